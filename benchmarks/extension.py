@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tables import Check, arguments, at_most, markdown, publish, with_errors
 
-from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.evidence import Evidence, estimate
 from adaptive_eval.core.judge import forecast_power
 from adaptive_eval.core.optimal import Optimal, Spacing
-from adaptive_eval.core.rules import Rule, is_giving_up
+from adaptive_eval.core.rules import Anytime, Rule, is_giving_up
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.stages import extended
 

@@ -5,77 +5,29 @@ policy; the Protocols for your own; the registries of named ones; and the values
 imported when it is first used.
 """
 
-# ruff: noqa: I001 (exported names, sorted by the module that defines them)
+# ruff: noqa: F403
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from adaptive_eval.core.anytime import Anytime as Anytime
-    from adaptive_eval.core.controller import Controller as Controller
-    from adaptive_eval.core.entries import Entry as Entry, Option as Option
-    from adaptive_eval.core.evidence import Estimates as Estimates, Evidence as Evidence, Prior as Prior
-    from adaptive_eval.core.judge import Judging as Judging
-    from adaptive_eval.core.objectives import (
-        Baseline as Baseline,
-        Best as Best,
-        Cheapest as Cheapest,
-        Objective as Objective,
-        ObjectiveEntry as ObjectiveEntry,
-        Pairs as Pairs,
-        Place as Place,
-        PrecisionOf as PrecisionOf,
-        Ranking as Ranking,
-        Threshold as Threshold,
-        TopK as TopK,
-    )
-    from adaptive_eval.core.near_best import NearBest as NearBest
-    from adaptive_eval.core.optimal import Optimal as Optimal
-    from adaptive_eval.core.plan import Plan as Plan
-    from adaptive_eval.core.policies import (
-        Policy as Policy,
-        Uniform as Uniform,
-        UnresolvedPairs as UnresolvedPairs,
-        View as View,
-        Weighted as Weighted,
-    )
-    from adaptive_eval.core.registry import OBJECTIVES as OBJECTIVES, POLICIES as POLICIES, RULES as RULES
-    from adaptive_eval.core.result import (
-        ComparisonResult as ComparisonResult,
-        ModelResult as ModelResult,
-        Result as Result,
-    )
-    from adaptive_eval.core.rules import (
-        Correctable as Correctable,
-        ErrorLeft as ErrorLeft,
-        Extendable as Extendable,
-        GivingUp as GivingUp,
-        Precision as Precision,
-        Rule as Rule,
-        RuleEntry as RuleEntry,
-        ZScore as ZScore,
-    )
-    from adaptive_eval.core.settings import (
-        Bench as Bench,
-        Budget as Budget,
-        Pace as Pace,
-        Trials as Trials,
-    )
-    from adaptive_eval.core.stages import Extension as Extension, StageBefore as StageBefore
-    from adaptive_eval.core.types import (
-        NO_COST as NO_COST,
-        Ask as Ask,
-        Cost as Cost,
-        Look as Look,
-        Outcome as Outcome,
-        PairVerdict as PairVerdict,
-        Reason as Reason,
-        SetAside as SetAside,
-        Verdict as Verdict,
-    )
+if TYPE_CHECKING:  # each of these names, and no other, is imported when it is first used
+    from adaptive_eval.core.controller import *
+    from adaptive_eval.core.entries import *
+    from adaptive_eval.core.evidence import *
+    from adaptive_eval.core.judge import *
+    from adaptive_eval.core.near_best import *
+    from adaptive_eval.core.objectives import *
+    from adaptive_eval.core.optimal import *
+    from adaptive_eval.core.plan import *
+    from adaptive_eval.core.policies import *
+    from adaptive_eval.core.registry import *
+    from adaptive_eval.core.result import *
+    from adaptive_eval.core.rules import *
+    from adaptive_eval.core.settings import *
+    from adaptive_eval.core.stages import *
+    from adaptive_eval.core.types import *
 
 _HOMES = {
-    "anytime": "Anytime",
     "controller": "Controller",
     "entries": "Entry Option",
     "evidence": "Estimates Evidence Prior",
@@ -87,7 +39,7 @@ _HOMES = {
     "policies": "Policy Uniform UnresolvedPairs View Weighted",
     "registry": "OBJECTIVES POLICIES RULES",
     "result": "ComparisonResult ModelResult Result",
-    "rules": "Correctable ErrorLeft Extendable GivingUp Precision Rule RuleEntry ZScore",
+    "rules": "Anytime Correctable ErrorLeft Extendable GivingUp Precision Rule RuleEntry ZScore",
     "settings": "Bench Budget Pace Trials",
     "stages": "Extension StageBefore",
     "types": "NO_COST Ask Cost Look Outcome PairVerdict Reason SetAside Verdict",

@@ -61,9 +61,9 @@ class BudgetAccount:
         self._elsewhere = np.zeros(len(CURRENCIES))
         """Spent on answers that never arrived, and on models that are no longer in the run."""
 
-    def take_over(self, before: "BudgetAccount", model: int, old_number: int, spent: FloatArray | None) -> None:
-        """Take over the amount spent on a model in the stage before, or `spent`, without its lost answers."""
-        self._spent[model] = before._spent[old_number] if spent is None else spent
+    def take_over(self, before: "BudgetAccount", model: int, old_number: int, spent: FloatArray) -> None:
+        """Go on from the stage before, in which so much was spent on a model, without its lost answers."""
+        self._spent[model] = spent
         if self._gpu_hour is not None:
             self._first_costs[model] = before._first_costs[old_number]
         trials, _, usd, gpu_seconds = self._spent[model]
@@ -145,7 +145,7 @@ class BudgetAccount:
         questions = batch.slots.questions()
         trials = np.bincount(questions)
         asked = int(np.count_nonzero(trials))
-        within = len(usd) > asked and not batch.is_counted
+        within = len(usd) > asked
         centre = (np.bincount(questions, usd) / np.maximum(trials, 1))[questions] if within else usd.mean()
         free = max(len(usd) - (asked if within else 1), 1)
         error = math.sqrt(float(((usd - centre) ** 2).sum()) / free / len(usd))

@@ -37,7 +37,6 @@ from numpy.typing import NDArray
 from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind, UnsureGrades
 from adaptive_eval.core.rounds import PASSES, UNGRADED, Batch
 from adaptive_eval.core.settings import Bench
-from adaptive_eval.core.types import ModelNumbers
 from scorio.moments import FloatArray, IntArray
 
 FALSE_ALARM = 1e-4
@@ -68,6 +67,7 @@ class AnswerAlarm(NamedTuple):
     before: int = 0
     """Answers of the kind among those before the change."""
     before_of: int = 0
+    """Answers before the change: the place of the first trial after it, in the order in which trials are asked."""
     since: tuple[int, ...] | None = None
     """(M,): the number of the first trial of each question after the change; None if nothing has changed."""
 
@@ -88,15 +88,6 @@ class AnswerAlarm(NamedTuple):
         return f"{self.answers} of its last {self.of} answers {phrase}, and {before}"
 
 
-class ServerChange(NamedTuple):
-    """A moment since which answers of a kind are more frequent."""
-
-    kind: AnswerKind
-    log_chance: float
-    at: int
-    """The place of the first trial after it, in the order in which a model's trials are asked."""
-
-
 class AskedTrials(NamedTuple):
     """A model's committed trials in the order in which they were asked, as arrays."""
 
@@ -110,45 +101,26 @@ class AskedTrials(NamedTuple):
 
 
 class AnswerHistory:
-    """The committed trials of one model."""
+    """The committed trials of one model, and the alarms that they raise."""
 
-    def __init__(self, questions: int, *, drawn: bool = False) -> None:
-        self._questions, self._drawn = questions, drawn
+    def __init__(self, model: int, bench: Bench, *, drawn: bool) -> None:
+        self._model, self._bench, self._drawn = model, bench, drawn
         self._batches: list[tuple[Batch, int]] = []
         """Each with the number of the look that was the first to see it."""
-        self.answers = 0
+        self._answers = 0
         self._of_kind = dict.fromkeys(AnswerKind, 0)
 
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def copy(self) -> "AnswerHistory":
-        """A copy that later answers do not change."""
-        copied = AnswerHistory(self._questions, drawn=self._drawn)
-        copied._batches, copied.answers, copied._of_kind = [*self._batches], self.answers, {**self._of_kind}
-        return copied
+    def take_over(self, before: "AnswerHistory") -> None:
+        """Begin with the answers of the stage before."""
+        self._batches, self._answers = [*before._batches], before._answers
+        self._of_kind = {**before._of_kind}
 
     def add(self, batch: Batch, look: int) -> None:
         """Add a committed batch, which the look of this number is the first to see."""
         self._batches.append((batch, look))
-        self.answers += batch.size
+        self._answers += batch.size
         for kind in AnswerKind if batch.kinds.any() else ():
             self._of_kind[kind] += int(np.count_nonzero(batch.kinds & kind))
-
-    @property
-    def kinds(self) -> AnswerKind:
-        """The kinds of the answers in the latest batch."""
-        batch, _ = self._batches[-1]
-        return AnswerKind(int(np.bitwise_or.reduce(batch.kinds)))
-
-    def count(self, kinds: AnswerKind) -> int:
-        """How many answers are of these kinds; one that is of several counts for each."""
-        return sum(self._of_kind[kind] for kind in kinds)
-
-    def most_frequent(self, kinds: AnswerKind) -> tuple[AnswerKind, int] | None:
-        """The most frequent of these kinds, the most specific where several are, and its answers; None without any."""
-        top_kind = max(kinds, key=lambda kind: self._of_kind[kind], default=None)
-        return None if top_kind is None else (top_kind, self._of_kind[top_kind])
 
     def trials(self) -> AskedTrials:
         """All trials."""
@@ -164,23 +136,53 @@ class AnswerHistory:
         ends = np.cumsum([batch.size for batch, _ in self._batches])
         return self._batches[int(np.searchsorted(ends, trial, side="right"))][1]
 
-    def find_change(self, kind: AnswerKind, log_limit: float) -> "ServerChange | None":
-        """The change since which this kind is more frequent; None if none has a chance within the limit, given as its
-        logarithm."""
-        asked = self.trials()
-        strata = np.zeros_like(asked.questions) if self._drawn else asked.questions
-        shape = int(asked.passes.max(initial=0)) + 1, 1 if self._drawn else self._questions
-        cells = asked.passes * shape[1] + strata
-        trials, hits = (
-            np.bincount(cells[selected], minlength=shape[0] * shape[1]).reshape(shape)
-            for selected in (slice(None), (asked.kinds & kind) > 0)
-        )
-        moments = tried_moments(len(trials))
-        chances = log_chances(trials, hits, moments)
-        if not len(moments) or chances.min() > log_limit - log(len(moments)):
+    def find_change(self) -> AnswerAlarm | None:
+        """The alarm for the likeliest change of the server, if the latest batch shows any."""
+        number = len(self._batches)
+        kinds = AnswerKind(int(np.bitwise_or.reduce(self._batches[-1][0].kinds))) if number else AnswerKind(0)
+        if not kinds:
             return None
-        first_pass = first_changed_pass(trials, hits)
-        return ServerChange(kind, float(chances.min()), int(np.searchsorted(asked.passes, first_pass)))
+        asked, questions = self.trials(), self._bench.questions
+        shape = int(asked.passes.max()) + 1, 1 if self._drawn else questions
+        cells = asked.passes * shape[1] + (0 if self._drawn else asked.questions)
+
+        def counted(selected: NDArray[np.bool_] | slice) -> IntArray:
+            return np.bincount(cells[selected], minlength=shape[0] * shape[1]).reshape(shape)
+
+        trials, moments = counted(slice(None)), tried_moments(shape[0])
+        hypotheses = self._bench.models * len(AnswerKind) * number * (number + 1)
+        limit = log(FALSE_ALARM) - log(hypotheses) - log(max(len(moments), 1))
+        chances = {
+            kind: log_chances(trials, counted((asked.kinds & kind) > 0), moments).min(initial=0.0) for kind in kinds
+        }
+        kind = min(chances, key=lambda kind: chances[kind])
+        if chances[kind] > limit:
+            return None
+        hits = (asked.kinds & kind) > 0
+        at = int(np.searchsorted(asked.passes, first_changed_pass(trials, counted(hits))))
+        since = np.bincount(asked.questions[:at], minlength=questions)
+        before, after = int(hits[:at].sum()), int(hits[at:].sum())
+        return AnswerAlarm(self._model, kind, after, len(hits) - at, before, at, tuple(since.tolist()))
+
+    def find_incomplete(self, unsure: UnsureGrades) -> AnswerAlarm | None:
+        """The alarm that the grades of too many answers are unsure, since these are incomplete, if so."""
+        if sum(self._of_kind[kind] for kind in INCOMPLETE) <= TOLERATED_ANSWERS:
+            return None
+        asked = self.trials()
+        incomplete, graded = unsure._replace(kinds=INCOMPLETE & unsure.kinds), asked.categories < UNGRADED
+        kinds = asked.kinds[graded & incomplete.mask(asked.kinds, asked.categories)]
+        trials = int(np.count_nonzero(graded))
+        if len(kinds) <= max(TOLERATED_ANSWERS, MAX_INCOMPLETE_SHARE * trials):
+            return None
+        shown = AnswerKind(int(np.bitwise_or.reduce(kinds)) & incomplete.kinds)
+        return AnswerAlarm(self._model, shown, len(kinds), trials)
+
+    def find_silence(self, kinds: AnswerKind) -> AnswerAlarm | None:
+        """The alarm that most answers are of one of these kinds, the most specific where several are, if so."""
+        kind = max(kinds, key=lambda kind: self._of_kind[kind], default=None)
+        if kind is None or self._of_kind[kind] <= max(TOLERATED_ANSWERS, MAX_SILENT_SHARE * self._answers):
+            return None
+        return AnswerAlarm(self._model, kind, self._of_kind[kind], self._answers)
 
 
 def first_changed_pass(trials: IntArray, hits: IntArray) -> int:
@@ -231,68 +233,3 @@ def log_chances(trials: IntArray, hits: IntArray, moments: IntArray) -> FloatArr
         )
         bounds = np.minimum(bounds, np.minimum.reduce(factors).sum(axis=1) - tilt * later_hits)
     return bounds
-
-
-class ChangeFinder:
-    """Watches the answers of all models of a run."""
-
-    def __init__(self, bench: Bench, *, drawn: bool) -> None:
-        self._bench = bench
-        self._histories = [AnswerHistory(bench.questions, drawn=drawn) for _ in range(bench.models)]
-
-    def take_over(self, before: "ChangeFinder", models: ModelNumbers) -> None:
-        """Begin with the answers of the stage before."""
-        for model, old_number in enumerate(models):
-            if old_number is not None:
-                self._histories[model] = before._histories[old_number].copy()
-
-    def add(self, batch: Batch, look: int) -> None:
-        """Add a committed batch, which the look of this number is the first to see."""
-        if not batch.is_counted:
-            self._histories[batch.model].add(batch, look)
-
-    def history(self, model: int) -> AnswerHistory:
-        """The committed trials of a model."""
-        return self._histories[model]
-
-    def find_incomplete(self, model: int, unsure: UnsureGrades) -> AnswerAlarm | None:
-        """The alarm that the grades of too many answers of a model are unsure, since these are incomplete, if so."""
-        history = self._histories[model]
-        if history.count(INCOMPLETE) <= TOLERATED_ANSWERS:
-            return None
-        asked = history.trials()
-        incomplete, graded = unsure._replace(kinds=INCOMPLETE & unsure.kinds), asked.categories < UNGRADED
-        kinds = asked.kinds[graded & incomplete.mask(asked.kinds, asked.categories)]
-        trials = int(np.count_nonzero(graded))
-        if len(kinds) <= max(TOLERATED_ANSWERS, MAX_INCOMPLETE_SHARE * trials):
-            return None
-        return AnswerAlarm(model, AnswerKind(int(np.bitwise_or.reduce(kinds)) & incomplete.kinds), len(kinds), trials)
-
-    def find_silence(self, model: int, kinds: AnswerKind) -> AnswerAlarm | None:
-        """The alarm that most answers of a model are of one of these kinds, if so."""
-        history = self._histories[model]
-        top_kind = history.most_frequent(kinds)
-        if top_kind is None or top_kind[1] <= max(TOLERATED_ANSWERS, MAX_SILENT_SHARE * history.answers):
-            return None
-        return AnswerAlarm(model, *top_kind, history.answers)
-
-    def find_change(self, model: int) -> ServerChange | None:
-        """The likeliest change of a model's server, if its latest batch shows any."""
-        history = self._histories[model]
-        number = len(history)
-        if not number or not history.kinds:
-            return None
-        hypotheses = len(self._histories) * len(AnswerKind) * number * (number + 1)
-        log_limit = log(FALSE_ALARM) - log(hypotheses)
-        changes = (history.find_change(kind, log_limit) for kind in history.kinds)
-        return min(
-            (change for change in changes if change is not None), key=lambda change: change.log_chance, default=None
-        )
-
-    def describe(self, model: int, change: ServerChange) -> AnswerAlarm:
-        """The alarm for a change."""
-        asked, (kind, _, at) = self._histories[model].trials(), change
-        hits = (asked.kinds & kind) > 0
-        since = np.bincount(asked.questions[:at], minlength=self._bench.questions)
-        before, after = int(hits[:at].sum()), int(hits[at:].sum())
-        return AnswerAlarm(model, kind, after, len(hits) - at, before, at, tuple(since.tolist()))

@@ -73,15 +73,11 @@ class CheapestChoice:
     resting: BoolArray
     """(n,): comparisons that get no trials now, even if they are open."""
 
-    def ruler_of(self, model: int) -> int:
-        """The model that rules a model out, or NOBODY."""
-        return int(self.ruled_out_by[model])
-
     def part_of(self, model: int) -> Part:
         """What a model is in the choice."""
         if model == self.candidate:
             return Part.CHOSEN if self.made else Part.CANDIDATE
-        if self.ruler_of(model) != NOBODY:
+        if self.ruled_out_by[model] != NOBODY:
             return Part.RULED_OUT
         return Part.UNDECIDED if self.undecided[model] else Part.DEARER
 

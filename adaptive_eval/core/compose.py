@@ -195,16 +195,15 @@ class RoundComposer:
         of them."""
         plan, flight, last_look = self.plan, self.flight, self.last_look
         issued, g = flight.issued, plan.bench.question_weights
-        pairs, power = last_look.open_pairs(), last_look.open_power()
+        pairs = last_look.open_pairs()
         is_served = self._may_serve(pairs)
         if flight.batches():
             committed_and_flying = issued.sum(axis=1) - flight.parked + self.prior_trials
             is_served &= likely_open(last_look, self.seen_trials, committed_and_flying, plan.judging.delta)
-        pairs, power = pairs[is_served], power[is_served]
-        prices = np.append(flight.account.prices(), 0.0)
-
-        by_trial = last_look.evidence.paired
-        paired = np.zeros(len(pairs), bool) if by_trial is None else by_trial[last_look.evidence.positions(pairs)]
+        pairs, prices = pairs[is_served], np.append(flight.account.prices(), 0.0)
+        at, by_trial = last_look.evidence.positions(pairs), last_look.evidence.paired
+        power = last_look.forecast.power(at)
+        paired = np.zeros(len(pairs), bool) if by_trial is None else by_trial[at]
 
         def allocate(chosen: IndexArray) -> TrialArray:
             served = ServedPairs(pairs[chosen], paired[chosen])

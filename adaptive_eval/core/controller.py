@@ -12,13 +12,13 @@ from copy import deepcopy
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.answer_alarms import AnswerAlarm, ChangeFinder
+from adaptive_eval.core.answer_alarms import AnswerAlarm, AnswerHistory
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.compose import RoundComposer
 from adaptive_eval.core.conclusions import SILENT, UNPAID, needed_models, why_no_further
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
-from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, KnownPart, clock_seconds
+from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, clock_seconds
 from adaptive_eval.core.look import JudgedLook
 from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.pair_trials import AvailableTrials
@@ -89,11 +89,14 @@ class Controller:
         """(L,): those of them whose answers are no samples, so that nothing is decided about them."""
         self._tally = self.taker.tally
         self._flight = BatchesInFlight(plan.bench, plan.budget, plan.objective.gpu_hour)
-        self._changes = ChangeFinder(plan.bench, drawn=not plan.source.asks_all)
+        drawn = not plan.source.asks_all
+        self._histories = [AnswerHistory(model, plan.bench, drawn=drawn) for model in range(plan.bench.models)]
         self.alarms: list[AnswerAlarm] = []
         """Alarms about the answers of models, at most one of each kind for a model."""
         self._flight.account.spend_elsewhere(*outside_plan)
         self._aside_at_look = 0
+        self._gone: list[Batch] = []
+        """Batches whose outcomes have arrived, though their round will never be complete."""
         self._dropped: dict[int, DroppedBatches] = {}
         """Batches of models that were set aside, which come back with them at the next stage."""
         self._joining: set[int] = set()
@@ -157,7 +160,6 @@ class Controller:
             self._check_counts(batch, counts)
         for batch, counts in told:
             batch.take(counts, (NO_COST,) * len(counts.T) if costs is None else costs[batch.model], seconds)
-            self.arrived[batch.model] += counts.astype(np.int32)
         if self._flight.in_parts and not self._flight.account.is_open:
             self._end_beyond_caps()  # a first round that was opened in parts, told as a whole, may have cost too much
         self._advance()
@@ -201,7 +203,7 @@ class Controller:
         needs them. Returns the looks that they completed."""
         old_looks = len(self.looks)
         self.keep(outcomes)
-        self._place_together(self._flight.take_known_parts())
+        self._flight.take_known()
         self._advance()
         if self._flight.early:
             self._keep_within_caps()
@@ -215,7 +217,7 @@ class Controller:
     def forget_arrivals(self) -> None:
         """Forget all outcomes that no look has counted: their trials are to be asked, as in a simulation."""
         flight = self._flight
-        for batch in (*flight.batches(), *flight.parked_batches()):
+        for batch in flight.all_batches():
             batch.forget()
         flight.early = EarlyOutcomes()
 
@@ -280,7 +282,7 @@ class Controller:
             look = self.last_look
             has_decided = look is not None and why_no_further(look, True, self.set_aside.values()) is Reason.SETTLED
             stands = has_decided and not self._set_aside_void(is_last=True)
-            self._flight.clear()
+            self._gone += self._flight.clear()
             self.finished = Reason.SETTLED if stands else reached[0]
         return bool(reached)
 
@@ -317,15 +319,18 @@ class Controller:
     @property
     def arrived(self) -> IntArray:
         """(L, M, K): all outcomes in issued rounds, complete or not; for display only."""
-        return self._tally.arrived
+        return self.counts + self._arrived_in((*self._flight.all_batches(), *self._gone))
 
     @property
     def parked(self) -> IntArray:
         """(L, M, K): the part of `arrived` in parked batches, which no look waits for."""
-        parked, categories = np.zeros_like(self.arrived), self.plan.bench.categories
-        for batch in self._flight.parked_batches():
-            parked[batch.model] += batch.categories(categories)
-        return parked
+        return self._arrived_in(self._flight.parked_batches())
+
+    def _arrived_in(self, batches: Iterable[Batch]) -> IntArray:
+        arrived = np.zeros_like(self.counts)
+        for batch in batches:
+            arrived[batch.model] += batch.categories(self.plan.bench.categories)
+        return arrived
 
     @property
     def waiting(self) -> int:
@@ -354,17 +359,13 @@ class Controller:
 
     def needed_models(self) -> NDArray[np.bool_]:
         """(L,): models that may still need trials. The servers of all others can be released."""
-        look, bench = self._limiting_look(), self.plan.bench
-        if self.finished is not None or look is None:
+        look, bench = self.last_look, self.plan.bench
+        if self.finished is not None or look is None or not asks_only_open(self.plan.policy):
             return self._in_play() & bench.asked & (self.finished is None)
         flying = np.array([bool(self._flight.batches(model)) for model in range(bench.models)])
         available, latch = self.available, self.plan.judging.latch
         needed = needed_models(look, available, self.plan.objective, flying, latch=latch)
         return needed & bench.asked & (flying | (available.remaining > 0))
-
-    def _limiting_look(self) -> JudgedLook | None:
-        """The latest look if only models in its open comparisons are asked; None if others may be asked as well."""
-        return self.last_look if asks_only_open(self.plan.policy) else None
 
     def awaited(self) -> list[int]:
         """Models whose missing trials the next look waits for."""
@@ -435,14 +436,6 @@ class Controller:
                 raise ValueError(f"no round in flight holds this trial: {outcome}")
         elif not new:
             raise ValueError(f"the same trial was told twice: {outcome}")
-        else:
-            self._tally.count_arrival(outcome)
-
-    def _place_together(self, parts: Iterable[KnownPart]) -> None:
-        for batch, part in parts:
-            if not batch.store_part(part):
-                raise ValueError(f"a trial of model {batch.model} in round {batch.round_index} was told twice")
-            self._tally.count_arrivals(batch.model, part)
 
     def _drop_model(self, event: SetAside) -> None:
         """Drop a model's batches in flight; what was asked for stays paid for."""
@@ -451,7 +444,9 @@ class Controller:
         if event.model in self.set_aside:
             return
         self.set_aside[event.model] = Lost(event.cause, event.reason)
-        for batch in self._drop_batches(event.model):
+        dropped = self._drop_batches(event.model)
+        self._gone += dropped
+        for batch in dropped:
             self._unpaid[event.model] += batch.missing if event.cause is Cause.BUDGET else 0
             arrived, lost = batch.size - batch.missing, batch.asked_and_missing() if self._settles_losses else 0
             self._flight.account.settle(batch, arrived, batch.total_cost(), lost)
@@ -522,7 +517,7 @@ class Controller:
         arrived is chance.
         """
         self.set_aside[model] = lost
-        self._tally.forget_arrivals(model)
+        self._gone = [batch for batch in self._gone if batch.model != model]  # its outcomes are forgotten
         for batch in self._drop_batches(model):
             if self._settles_losses and batch not in done:
                 self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
@@ -552,30 +547,29 @@ class Controller:
         """
         look, before = self.taker.taken + 1, len(self.alarms)
         for batch in done:
-            self._changes.add(batch, look)
+            self._histories[batch.model].add(batch, look)
         for model in sorted({batch.model for batch in done} - self.set_aside.keys()):
-            change = self._changes.find_change(model)
-            alarm = self._find_bad_share(model) if change is None else self._changes.describe(model, change)
+            history = self._histories[model]
+            alarm = (
+                history.find_change()
+                or history.find_incomplete(self.plan.unsure)
+                or history.find_silence(AnswerKind(self.plan.says_nothing))
+            )
             if alarm is None or any(row.model == model and row.kind & alarm.kind for row in self.alarms):
                 continue
             self.alarms.append(alarm)
             if not self.plan.stops_on_alarm:
                 continue
             self.set_aside[model] = Lost(Cause.ANSWERS, alarm.reason)
-            if change is not None:
-                history = self._changes.history(model)
-                self._tally.withdraw(model, history, change.at)
-                self.taker.withdraw(model, history.first_look_at(change.at))
+            if alarm.is_change:
+                self._flight.drop(model)  # what has arrived since is forgotten
+                self._tally.withdraw(model, history, alarm.before_of)
+                self.taker.withdraw(model, history.first_look_at(alarm.before_of))
         return self.plan.stops_on_alarm and len(self.alarms) > before
-
-    def _find_bad_share(self, model: int) -> AnswerAlarm | None:
-        """The alarm that too many answers of a model are incomplete, or else say nothing, if so."""
-        incomplete = self._changes.find_incomplete(model, self.plan.unsure)
-        return incomplete or self._changes.find_silence(model, AnswerKind(self.plan.says_nothing))
 
     def _end_by_alarm(self) -> None:
         """End the run with a last look, at which nothing is called anew."""
-        self._flight.clear()
+        self._gone += self._flight.clear()
         self._look(calls_stand=True)
         self.finished = Reason.ALARM
 
@@ -592,14 +586,14 @@ class Controller:
         stands: what a model has answered is the same under any settings.
         """
         run, flight = before.run, self._flight
-        self._changes.take_over(run._changes, before.models)
         new_numbers = {old_number: model for model, old_number in enumerate(before.models) if old_number is not None}
+        for old_number, model in new_numbers.items():
+            self._histories[model].take_over(run._histories[old_number])
         self.alarms += [
             alarm._replace(model=new_numbers[alarm.model]) for alarm in run.alarms if alarm.model in new_numbers
         ]
         flight.take_over(run._flight, before.models, run._dropped)
         self.keep(before.returning)
-        self._tally.count_in_flight((*flight.batches(), *flight.parked_batches()))
         self._set_aside_ungradable(range(len(before.models)))
         if self.alarms and self.plan.stops_on_alarm:
             self.set_aside |= {alarm.model: Lost(Cause.ANSWERS, alarm.reason) for alarm in self.alarms}
@@ -717,6 +711,4 @@ class Controller:
 
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked, pace = self.taker.taken > 0, self.plan.pace
-        self._place_together(
-            self._flight.issue(extra, in_step=pace.in_step, looked=looked, fixed_time=pace.share > 0.0)
-        )
+        self._flight.issue(extra, in_step=pace.in_step, looked=looked, fixed_time=pace.share > 0.0)

@@ -33,9 +33,9 @@ from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts, j
 from adaptive_eval.core.look import (
     JudgedLook,
     VerdictsOf,
-    comparisons_of,
     models_in_order,
     reversed_by_unknown,
+    with_comparisons,
     without_void,
 )
 from adaptive_eval.core.pair_trials import AvailableTrials
@@ -139,25 +139,24 @@ def corrected_look(
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, graded_look.forecast))
     estimates = correction.estimates(graded_look.estimates)
-    order = models_in_order(estimates.on(criteria.estimator), available.void)
-    by_labels = partial(_verdicts, graded_look.verdicts_of, memory)
-    compared = comparisons_of(criteria.objective, order, evidence, memory, available, by_labels, reversible)
     with np.errstate(invalid="ignore"):
         sampled_share = (1.0 - graded_look.fixed) * graded_look.evidence.sigma**2 / evidence.sigma**2
-    return replace(
+    look = replace(
         graded_look,
         estimates=estimates,
+        evidence=evidence,
         cautious=cautious(corrected_readings),
         by_grades=graded_look.cautious,
         fixed=np.clip(1.0 - np.nan_to_num(sampled_share, nan=1.0), 0.0, 1.0),
         memory=memory,
         rule=rule,
         boundary=np.where(sides > 0, boundary, rule.boundary(evidence)),
-        order=order,
-        verdicts_of=by_labels,
+        order=models_in_order(estimates.on(criteria.estimator), available.void),
+        verdicts_of=partial(_verdicts, graded_look.verdicts_of, memory),
         reversible=reversible,
-        **compared._asdict(),
+        choice=None,
     )
+    return with_comparisons(look, criteria.objective, available)
 
 
 def judge_corrected(

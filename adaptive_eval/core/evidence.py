@@ -15,7 +15,7 @@ Outcomes given as R0 count as trials on both scales.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -237,14 +237,9 @@ class Evidence:
 
     def at_positions(self, at: IndexArray) -> "Evidence":
         """Evidence on the pairs at these positions alone, for a rule that judges each pair by itself."""
-        names = ("first", "second", "difference", "sigma", "z", "information")
-        paired = None if self.paired is None else self.paired[at]
-        gate = None if self.gate is None else self.gate[at]
-        unknown = None if self.unknown is None else self.unknown[at]
-        skew = None if self.skew is None else self.skew[at]
-        return replace(
-            self, paired=paired, gate=gate, unknown=unknown, skew=skew, **{key: getattr(self, key)[at] for key in names}
-        )
+        values = {name: getattr(self, name) for name in self.__slots__ if name != "deciding"}
+        chosen: dict[str, Any] = {name: each[at] for name, each in values.items() if isinstance(each, np.ndarray)}
+        return replace(self, **chosen)
 
     @property
     def rho(self) -> FloatArray:

@@ -78,7 +78,9 @@ class EvidenceSource:
 
     def judged_by_trial(self, evidence: Evidence, pairs: IndexArray) -> NDArray[np.bool_]:
         """Mask of the pairs (n, 2) that are judged by trials with the same seeds."""
-        return np.zeros(len(pairs), dtype=bool)
+        if not self.by_trial or evidence.paired is None:
+            return np.zeros(len(pairs), dtype=bool)
+        return np.asarray(evidence.paired[evidence.positions(pairs)])
 
     def variances_by_trial(self, tally: Tally, pairs: IndexArray) -> FloatArray:
         """Variances of pairs (n, 2) that are judged by differences of trials, over those of independent models; nan for
@@ -131,11 +133,6 @@ class TrialByTrial(EvidenceSource):
         self, tally: Tally, pairs: tuple[IndexArray, IndexArray], *, bounded: bool = False
     ) -> Sequence[PairedEvidence]:
         return tally.shared.paired(*pairs, tally.max_trials, bounded=bounded)
-
-    def judged_by_trial(self, evidence: Evidence, pairs: IndexArray) -> NDArray[np.bool_]:
-        if evidence.paired is None:
-            return np.zeros(len(pairs), dtype=bool)
-        return np.asarray(evidence.paired[evidence.positions(pairs)])
 
     def variances_by_trial(self, tally: Tally, pairs: IndexArray) -> FloatArray:
         return tally.shared.variances(*pairs.T)

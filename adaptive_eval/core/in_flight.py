@@ -18,7 +18,7 @@ answers can only make it longer.
 """
 
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
-from adaptive_eval.core.rounds import Batch, BatchPart
+from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.settings import MAX_SHARE_AHEAD, Bench, Budget
 from adaptive_eval.core.types import NO_COST, Ask, ModelNumbers, Outcome
 from scorio.moments import FloatArray
@@ -45,12 +45,9 @@ class DroppedBatches(NamedTuple):
     """What had been spent on the model before they were dropped, by currency."""
 
 
-KnownPart = tuple[Batch, BatchPart]
-"""Part of a batch that is known from an earlier run."""
 MIN_ANSWER_SECONDS = 1.0
 """Faster answers count as one second: waiting for them costs little."""
 _order = attrgetter("due", "round_index", "model")
-_size = attrgetter("size")
 
 
 def clock_seconds(batch: Batch) -> float:
@@ -72,11 +69,8 @@ class BatchesInFlight:
         self.issued = np.zeros((bench.models, bench.questions), dtype=np.int32)
         self.now = 0.0
         """The time of the logical clock: when the latest batch that was committed was due."""
-        self._batches: list[Batch] = []
         self._by_model: list[list[Batch]] = [[] for _ in range(bench.models)]
-        """The batches in flight by model."""
-        self._parked: list[list[Batch]] = [[] for _ in range(bench.models)]
-        """Batches in their order, of models that no open comparison wants now."""
+        """The batches of each model that may still get outcomes, parked or not, in the order of issue."""
         self.ticks_per_trial: FloatArray = np.ones(bench.models)
         """(L,): ticks of the logical clock that one trial per question of each model takes."""
         self.last_due = np.zeros(bench.models)
@@ -98,48 +92,36 @@ class BatchesInFlight:
             if old_number is None:
                 self.ticks_per_trial[model] = float(np.median(others)) if others else 1.0
                 continue
-            self.issued[model], self.ticks_per_trial[model] = (
-                before.issued[old_number],
-                before.ticks_per_trial[old_number],
-            )
-            dropped_batches = dropped.get(old_number)
-            self.account.take_over(
-                before.account, model, old_number, None if dropped_batches is None else dropped_batches.spent
-            )
-            for batch in (*before._by_model[old_number], *(() if dropped_batches is None else dropped_batches.batches)):
-                self._add_batch(self._taken_over(batch, model))
-            self._parked[model] = [self._taken_over(batch, model) for batch in before._parked[old_number]]
+            self.issued[model] = before.issued[old_number]
+            self.ticks_per_trial[model] = before.ticks_per_trial[old_number]
+            batches, spent = dropped.get(old_number) or ((), before.account.spent_on(old_number))
+            self.account.take_over(before.account, model, old_number, spent)
+            for batch in (*before._by_model[old_number], *batches):
+                renumbered = batch.for_model(model)
+                self.account.reserve(renumbered)
+                self._by_model[model].append(renumbered)
             self.last_due[model] = before.last_due[old_number]
         self.early = before.early.for_models(models)
         self._withdraw_unpaid()
 
-    def _taken_over(self, batch: Batch, model: int) -> Batch:
-        renumbered = batch.for_model(model)
-        self.account.reserve(renumbered)
-        return renumbered
-
     def _withdraw_unpaid(self) -> None:
         """Withdraw the latest rounds of which nothing has arrived until the caps cover those in flight."""
         while not self.within_caps():
-            latest = [batches[-1] for model in range(len(self.issued)) if (batches := self.expected(model))]
+            latest = [batches[-1] for batches in self._by_model if batches]
             untouched = [batch for batch in latest if batch.missing == batch.size]
             if not untouched:
                 return
             withdrawn = max(untouched, key=_order)
             model = withdrawn.model
-            for batches in (self._batches, self._by_model[model], self._parked[model]):
-                if withdrawn in batches:
-                    batches.remove(withdrawn)
+            self._by_model[model].remove(withdrawn)
             self.issued[model] -= withdrawn.slots.extra
-            self.last_due[model] = max((batch.due for batch in self._by_model[model]), default=0.0)
+            self.last_due[model] = max((batch.due for batch in self.batches(model)), default=0.0)
             self.account.settle(withdrawn, 0, NO_COST)
 
     # -- issuing ------------------------------------------------------------------------------------------------------
 
-    def issue(
-        self, extra: TrialArray, *, in_step: bool, looked: bool = True, fixed_time: bool = False
-    ) -> Iterator[KnownPart]:
-        """Issue a round; yields, batch by batch, its trials that are known from an earlier run.
+    def issue(self, extra: TrialArray, *, in_step: bool, looked: bool = True, fixed_time: bool = False) -> None:
+        """Issue a round, with its trials that are known from an earlier run.
 
         In step, all of it is due at the next tick; otherwise each batch follows its model's previous one. With
         `fixed_time` a batch takes one tick, whatever its size. Before the first look, a round's number is the number of
@@ -155,19 +137,20 @@ class BatchesInFlight:
         self._composed = max(self._composed, number + 1)
         self.issued = self.issued + extra
         self.rounds_issued += 1
-        tick = max((batch.due for batch in self._batches), default=self.now) + 1.0 if in_step else math.nan
+        tick = max((batch.due for batch in self.batches()), default=self.now) + 1.0
         for batch in batches:
-            ticks = 1.0 if fixed_time else self._trials_per_question(batch) * float(self.ticks_per_trial[batch.model])
-            batch.due = tick if in_step else max(self.now, float(self.last_due[batch.model])) + ticks
+            self._set_due(batch, tick if in_step else None, 1.0 if fixed_time else None)
             self.account.reserve(batch)
             self.account.promise(batch)
-            self._add_batch(batch)
-        return self._known_parts(batches)
+            self._by_model[batch.model].append(batch)
+        self._take_known(batches)
 
-    def _add_batch(self, batch: Batch) -> None:
+    def _set_due(self, batch: Batch, at: float | None = None, ticks: float | None = None) -> None:
+        """Set when a batch is due: at this time, or so many ticks after its model's previous one."""
+        if ticks is None:
+            ticks = self._trials_per_question(batch) * float(self.ticks_per_trial[batch.model])
+        batch.due = max(self.now, float(self.last_due[batch.model])) + ticks if at is None else at
         self.last_due[batch.model] = batch.due
-        insort(self._batches, batch, key=_order)
-        self._by_model[batch.model].append(batch)
 
     def may_park(self, needed: NDArray[np.bool_]) -> bool:
         """Whether the batches of all models but these (L,) may be parked. They stay reserved, since they may have been
@@ -180,34 +163,35 @@ class BatchesInFlight:
 
         No trial of a parked batch is asked, and no look waits for it; trials already asked for still arrive.
         """
-        for model, batches in enumerate(self._by_model):
-            if batches and not needed[model]:
-                self._parked[model] += batches
-                self._by_model[model], self.last_due[model] = [], 0.0
-                self._batches = [batch for batch in self._batches if batch.model != model]
-            elif needed[model] and self._parked[model]:
-                parked, self._parked[model] = self._parked[model], []
-                for batch in parked:
-                    ticks = self._trials_per_question(batch) * float(self.ticks_per_trial[model])
-                    batch.due = max(self.now, float(self.last_due[model])) + ticks
-                    self._add_batch(batch)
+        for batch in self.all_batches():
+            if batch.parked != needed[batch.model]:
+                continue
+            batch.parked = not batch.parked
+            if batch.parked:
+                self.last_due[batch.model] = 0.0
+            else:
+                self._set_due(batch)
 
     def is_parked(self, model: int) -> bool:
         """Whether a model has batches, and all of them are parked."""
-        return bool(self._parked[model])
+        return any(batch.parked for batch in self._by_model[model])
 
     @property
     def parked(self) -> NDArray[np.int64]:
         """(L,): trials in parked batches."""
-        return np.array([sum(map(_size, batches)) for batches in self._parked], dtype=np.int64)
+        return self._sizes_of(self.parked_batches())
 
-    def parked_batches(self) -> Iterator[Batch]:
+    def parked_batches(self) -> Sequence[Batch]:
         """All parked batches."""
-        return chain.from_iterable(self._parked)
+        return [batch for batch in self.all_batches() if batch.parked]
+
+    def all_batches(self) -> Iterator[Batch]:
+        """All batches, parked or not."""
+        return chain.from_iterable(self._by_model)
 
     def expected(self, model: int) -> Sequence[Batch]:
         """A model's batches that may still get outcomes, parked or not."""
-        return [*self._by_model[model], *self._parked[model]]
+        return self._by_model[model]
 
     def start_clocks(self, max_trials: int) -> Iterator[TrialArray]:
         """Set the clocks of models whose first round is complete, while others' are in flight; yields further rounds of
@@ -242,22 +226,20 @@ class BatchesInFlight:
             for batch in self._by_model[model][1:]:
                 until = batch.due = until + self._trials_per_question(batch) * ticks
             self.last_due[model] = until
-            self._batches.sort(key=_order)
 
     def _trials_per_question(self, batch: Batch) -> float:
         """Trials per question of a batch."""
         return batch.size / self.issued.shape[1]
 
-    def take_known_parts(self) -> Iterator[KnownPart]:
-        """Take kept outcomes of an earlier run that batches in flight need, batch by batch."""
-        return self._known_parts([*self._batches, *self.parked_batches()])
+    def take_known(self) -> None:
+        """Take kept outcomes of an earlier run that batches in flight need."""
+        self._take_known(self.all_batches())
 
-    def _known_parts(self, batches: Iterable[Batch]) -> Iterator[KnownPart]:
-        """Known parts of batches, one at a time: millions of outcomes are not copied all at once."""
-        if self.early:
-            for batch in batches:
-                if (part := self.early.take(batch)) is not None:
-                    yield batch, part
+    def _take_known(self, batches: Iterable[Batch]) -> None:
+        for batch in batches if self.early else ():
+            part = self.early.take(batch)
+            if part is not None and not batch.store_part(part):
+                raise ValueError(f"a trial of model {batch.model} in round {batch.round_index} was told twice")
 
     # -- trials for the shell -----------------------------------------------------------------------------------------
 
@@ -272,8 +254,7 @@ class BatchesInFlight:
 
     def ask_batches(self) -> list[Batch]:
         """Batches of which nothing was asked for yet, in the order of their rounds."""
-        not_asked = (batch for batch in chain(self._batches, self.parked_batches()) if batch.ask_all())
-        return sorted(not_asked, key=attrgetter("round_index", "model"))
+        return sorted(filter(Batch.ask_all, self.all_batches()), key=attrgetter("round_index", "model"))
 
     def place(self, outcome: Outcome) -> bool | None:
         """Give an outcome to its batch: True if it was new, False if it had arrived before, None if unexpected."""
@@ -286,37 +267,39 @@ class BatchesInFlight:
     # -- arrivals -----------------------------------------------------------------------------------------------------
 
     def batches(self, model: int | None = None) -> Sequence[Batch]:
-        """All batches in flight, or those of one model, in the order in which they are committed."""
-        return self._batches if model is None else self._by_model[model]
+        """All batches in flight, or those of one model, in the order in which they are committed; parked ones are not
+        among them."""
+        batches = self.all_batches() if model is None else self._by_model[model]
+        return sorted((batch for batch in batches if not batch.parked), key=_order)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
         """(L,): trials in flight."""
+        return self._sizes_of(self.batches())
+
+    def _sizes_of(self, batches: Iterable[Batch]) -> NDArray[np.int64]:
         sizes = np.zeros(len(self.issued), dtype=np.int64)
-        for batch in self._batches:
+        for batch in batches:
             sizes[batch.model] += batch.size
         return sizes
 
     @property
     def ticks(self) -> int:
         """Number of clock times at which something is due."""
-        return len({batch.due for batch in self._batches})
+        return len({batch.due for batch in self.batches()})
 
     def complete_and_due(self) -> list[Batch]:
         """The batches due next, once all of them are complete; empty before, or if nothing is in flight."""
-        due: list[Batch] = []
-        for batch in self._batches:
-            if batch.due != self._batches[0].due:
-                break
-            if batch.missing:
-                return []
-            due.append(batch)
-        return due
+        due = self._due_next()
+        return [] if any(batch.missing for batch in due) else due
+
+    def _due_next(self) -> list[Batch]:
+        batches = self.batches()
+        return [batch for batch in batches if batch.due == batches[0].due]
 
     def commit(self, batches: Iterable[Batch]) -> None:
         """Remove complete batches, and replace their reservation by their cost."""
         for batch in batches:
-            self._batches.remove(batch)
             self._by_model[batch.model].remove(batch)
             self.now = max(self.now, batch.due)
             self.account.take_first_costs(batch)
@@ -325,24 +308,24 @@ class BatchesInFlight:
 
     def drop(self, model: int) -> list[Batch]:
         """Remove and return a model's batches; their reservation stays."""
-        dropped = [*self.expected(model)]
-        self._by_model[model], self._parked[model] = [], []
-        self._batches = [batch for batch in self._batches if batch.model != model]
+        dropped, self._by_model[model] = self._by_model[model], []
+        for batch in dropped:
+            batch.parked = False
         return dropped
 
-    def clear(self) -> None:
-        """Remove all batches."""
-        self._batches, self._by_model, self._parked = [], [[] for _ in self._by_model], [[] for _ in self._by_model]
+    def clear(self) -> list[Batch]:
+        """Remove and return all batches."""
+        return [batch for model in range(len(self._by_model)) for batch in self.drop(model)]
 
     def within_caps(self) -> bool:
         """Whether the caps cover the cost of kept outcomes and of trials in flight, missing ones at their worst."""
-        arrived = sum((np.array(batch.spent_so_far()) for batch in self._batches), self._kept())
+        arrived = sum((np.array(batch.spent_so_far()) for batch in self.batches()), self._kept())
         return self._caps_cover(0) and self.account.caps_hold(arrived, np.zeros(len(self.issued), dtype=np.int64))
 
     def caps_short_of(self, trials: NDArray[np.int64]) -> dict[str, float]:
         """The caps that do not cover trials in flight and these of each model, by currency, with totals that would."""
         arrived, trials = self._kept(), trials.copy()
-        for batch in chain(self._batches, self.parked_batches()):
+        for batch in self.all_batches():
             arrived += batch.spent_so_far()
             trials[batch.model] += batch.missing
         return self.account.caps_short_of(arrived, trials, self._largest_costs())
@@ -354,7 +337,7 @@ class BatchesInFlight:
     def _largest_costs(self) -> FloatArray:
         """(L, 4): the largest cost of trials in flight by model, or their mean where single costs are not kept."""
         largest = np.zeros((len(self.issued), 4))
-        for batch in chain(self._batches, self.parked_batches()):
+        for batch in self.all_batches():
             mean = np.array(batch.spent_so_far()) / max(batch.size - batch.missing, 1)
             cost = mean if batch.used is None else batch.used.max(axis=0)
             largest[batch.model] = np.maximum(largest[batch.model], cost)
@@ -368,7 +351,7 @@ class BatchesInFlight:
         """Whether the caps cover kept outcomes and the trials in flight, with partly opened batches opened as far as
         `opened`, and each missing trial counted `times` times."""
         arrived, missing = self._kept(), np.zeros(len(self.issued), dtype=np.int64)
-        for batch in chain(self._batches, self.parked_batches()):
+        for batch in self.all_batches():
             batch_cost, batch_missing = batch.reserved(opened, times)
             arrived += batch_cost
             missing[batch.model] += batch_missing
@@ -377,7 +360,7 @@ class BatchesInFlight:
     def open_in_parts(self, model: int | None = None) -> None:
         """Hold back all trials in flight, of one model if it is given, until `release_more` releases them: the caps do
         not cover their worst case."""
-        for batch in self._batches if model is None else self._by_model[model]:
+        for batch in self.batches(model):
             batch.open = 0
 
     @property
@@ -386,7 +369,7 @@ class BatchesInFlight:
         return bool(self._partly_open())
 
     def _partly_open(self) -> list[Batch]:
-        return [batch for batch in self._batches if batch.open < batch.size]
+        return [batch for batch in self.batches() if batch.open < batch.size]
 
     def release_more(self) -> bool:
         """Release more trials of partly opened batches; False if the caps allow no more.
@@ -399,7 +382,7 @@ class BatchesInFlight:
         """
         while parts := self._partly_open():
             opened_now, largest = max(batch.open for batch in parts), max(batch.size for batch in parts)
-            is_owed = any(batch.count_missing(batch.open) for batch in self._batches)
+            is_owed = any(batch.count_missing(batch.open) for batch in self.batches())
             if self.account.is_open:
                 if is_owed:
                     return True
@@ -421,7 +404,7 @@ class BatchesInFlight:
 
     def awaited(self) -> list[int]:
         """Models whose missing trials are due first: nothing is committed before they arrive."""
-        return sorted({batch.model for batch in self._batches if batch.missing and batch.due == self._batches[0].due})
+        return sorted({batch.model for batch in self._due_next() if batch.missing})
 
     def holding_up(self, others: int) -> list[int]:
         """Models whose missing trials hold up at least `others` models with complete rounds and kept trials.
@@ -430,6 +413,6 @@ class BatchesInFlight:
         these are just not quite what today's looks ask for.
         """
         late = self.awaited()
-        ahead = {batch.model for batch in self._batches if not batch.missing and batch.model not in late}
+        ahead = {batch.model for batch in self.batches() if not batch.missing and batch.model not in late}
         waiting = [model for model in ahead if self.early.kept_outcomes(model) >= self.issued.shape[1]]
         return late if len(waiting) >= others else []

@@ -39,7 +39,6 @@ from scorio.sinf.multiplicity import holm
 
 if TYPE_CHECKING:
     from adaptive_eval.core.optimal import Optimal
-    from adaptive_eval.core.stages import PairPlaces
 
 
 def share_error(
@@ -155,11 +154,6 @@ class LatchedVerdicts:
         arrays = (np.where(mask, getattr(self, name), getattr(others, name)) for name in self.__slots__)
         return LatchedVerdicts(*arrays)
 
-    def carried_over(self, places: "PairPlaces") -> "LatchedVerdicts":
-        """The same, for the pairs of a later stage; blank for new pairs."""
-        blank = LatchedVerdicts.blank(len(places.old_places))
-        return LatchedVerdicts(*(places.carry(getattr(self, name), getattr(blank, name)) for name in self.__slots__))
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecidingLooks:
@@ -176,11 +170,6 @@ class DecidingLooks:
     def blank(cls, pairs: int) -> "DecidingLooks":
         no_values = np.full(pairs, np.nan)
         return cls(np.zeros(pairs, np.int8), np.zeros(pairs, np.intp), no_values, no_values)
-
-    def carried_over(self, places: "PairPlaces") -> "DecidingLooks":
-        """The same, for the pairs of a later stage; blank for new pairs."""
-        blank = DecidingLooks.blank(len(places.old_places))
-        return DecidingLooks(*(places.carry(getattr(self, name), getattr(blank, name)) for name in self.__slots__))
 
     def with_look(
         self, number: int, memory: LatchedVerdicts, evidence: Evidence, boundary: FloatArray

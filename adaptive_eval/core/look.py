@@ -11,9 +11,8 @@ Robins 1997), whatever share is fixed.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,10 +62,6 @@ class JudgedLook:
     cautious: Evidence
     """The evidence that holds whatever the unknown grades are; forecasts are made from it."""
     order: IndexArray
-    pairs: IndexArray
-    """The objective's comparisons (n, 2), the model placed higher first."""
-    verdicts: NDArray[np.intp]
-    """(n,): positions in VERDICTS."""
     compares: bool
     """Whether the objective compares its pairs; otherwise z, difference and boundary mean nothing."""
     verdicts_of: VerdictsOf
@@ -77,6 +72,10 @@ class JudgedLook:
     """For each pair (P, 2), how much of the rest trials of either model lower."""
     reversible: BoolArray
     """Undecided pairs whose order unknown grades could reverse."""
+    pairs: IndexArray = field(default_factory=lambda: np.zeros((0, 2), dtype=np.intp))
+    """The objective's comparisons (n, 2), the model placed higher first."""
+    verdicts: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    """(n,): positions in VERDICTS."""
     boundary: FloatArray | None = None
     """The boundary on |z| of each pair, if that is not the boundary of the rule."""
     choice: CheapestChoice | None = None
@@ -107,9 +106,6 @@ class JudgedLook:
         opened = np.zeros(len(self.order) + 1, dtype=bool)
         opened[self.open_pairs().ravel()] = True
         return opened[:-1]
-
-    def open_power(self) -> FloatArray:
-        return self.forecast.power(self.evidence.positions(self.open_pairs()))
 
 
 def judge_look(
@@ -148,21 +144,21 @@ def judge_look(
         unknown_decide=pairs_decided_by_unknown(ways, level, judging),
         as_graded=None if len(ways) == 1 else forecast(ways[0], level, judging.delta, reach, given_up),
     )
-    order = models_in_order(compared, available.void)
-    return JudgedLook(
+    look = JudgedLook(
         estimates=estimates,
+        evidence=evidence,
         memory=memory,
         rule=level,
         forecast=ahead,
         cautious=certain,
-        order=order,
+        order=models_in_order(compared, available.void),
         compares=objective.compares,
         verdicts_of=verdicts_of,
         fixed=fixed,
         balance=balance,
         reversible=reversible,
-        **comparisons_of(objective, order, evidence, memory, available, verdicts_of, reversible)._asdict(),
     )
+    return with_comparisons(look, objective, available)
 
 
 def without_void(memory: LatchedVerdicts, evidence: Evidence, void: BoolArray) -> LatchedVerdicts:
@@ -177,32 +173,18 @@ def reversed_by_unknown(ways: Sequence[Evidence], memory: LatchedVerdicts) -> Bo
     return np.asarray((z.min(axis=0) < 0.0) & (z.max(axis=0) > 0.0) & (memory.call == 0) & ~memory.tie)
 
 
-class Compared(NamedTuple):
-    """The objective's comparisons at a look."""
-
-    evidence: Evidence
-    pairs: IndexArray
-    """(n, 2), the model placed higher first."""
-    verdicts: NDArray[np.intp]
-    choice: CheapestChoice | None
-
-
-def comparisons_of(
-    objective: Objective,
-    order: IndexArray,
-    evidence: Evidence,
-    memory: LatchedVerdicts,
-    available: AvailableTrials,
-    verdicts_of: VerdictsOf,
-    reversible: BoolArray,
-) -> Compared:
-    """The comparisons that matter at a look, by today's order or by the costs of the models, and their verdicts."""
+def with_comparisons(look: JudgedLook, objective: Objective, available: AvailableTrials) -> JudgedLook:
+    """The look with the comparisons that matter at it, by today's order or by the costs of the models, and their
+    verdicts."""
+    evidence = look.evidence
     if evidence.margin is None or evidence.margin.baseline is not None:
-        pairs = compared_pairs(objective, order, evidence, available, reversible)
-        return Compared(evidence, pairs, verdicts_of(pairs, evidence.positions(pairs)), None)
+        pairs = compared_pairs(look, objective, available)
+        return replace(look, pairs=pairs, verdicts=look.verdicts_of(pairs, evidence.positions(pairs)))
     all_pairs = np.stack([evidence.first, evidence.second], axis=1)
-    choice = choose(evidence, memory.call, verdicts_of(all_pairs, np.arange(len(all_pairs))), order, available.costs)
-    return Compared(replace(evidence, deciding=choice.sides), choice.pairs, choice.verdicts, choice)
+    verdicts = look.verdicts_of(all_pairs, np.arange(len(all_pairs)))
+    choice = choose(evidence, look.memory.call, verdicts, look.order, available.costs)
+    evidence = replace(evidence, deciding=choice.sides)
+    return replace(look, evidence=evidence, pairs=choice.pairs, verdicts=choice.verdicts, choice=choice)
 
 
 def evidence_readings(
@@ -243,13 +225,7 @@ def models_in_order(estimates: Estimates, void: BoolArray) -> IndexArray:
     return np.lexsort((-estimates.score, void))
 
 
-def compared_pairs(
-    objective: Objective,
-    order: IndexArray,
-    evidence: Evidence,
-    available: AvailableTrials,
-    reversible: BoolArray,
-) -> IndexArray:
+def compared_pairs(look: JudgedLook, objective: Objective, available: AvailableTrials) -> IndexArray:
     """The objective's comparisons (n, 2), the model first that is placed higher, or under a gate the one that is ahead
     with its margin counted, or trial by trial; a reference is never first.
 
@@ -257,6 +233,7 @@ def compared_pairs(
     by score: against the last one alone a ranking would count as decided in which its place is open. So would one in
     which unknown grades could place a model above others than its neighbours; these pairs are compared, too.
     """
+    evidence, order, reversible = look.evidence, look.order, look.reversible
     aside = np.append(available.set_aside, False)
     in_play_first = order[np.argsort(available.set_aside[order], kind="stable")]
     pairs = objective.comparisons(in_play_first)

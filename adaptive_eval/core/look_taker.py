@@ -80,8 +80,8 @@ class LookTaker:
             self.rule = at_any_looks(self.rule)
             return
         places = PairPlaces(before.models, plan.judged_pairs, then.judged_pairs, then.bench.models)
-        self._memory = earlier._memory.carried_over(places)
-        self.decided = earlier.decided.carried_over(places)
+        self._memory = places.carry_each(earlier._memory, self._memory)
+        self.decided = places.carry_each(earlier.decided, self.decided)
         _, (now,) = self.read_evidence(bounded=False)
         rule, raised = earlier.rule, then.trials.max != plan.trials.max
         kept_spacing = then.spacing is not None and then.spacing.allows(plan.spacing)

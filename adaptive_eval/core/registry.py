@@ -8,21 +8,20 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
-from adaptive_eval.core import anytime, near_best, objectives, optimal, policies, rules
-from adaptive_eval.core.entries import Entry
+from adaptive_eval.core import near_best, objectives, optimal, policies, rules
+from adaptive_eval.core.entries import Entry, Made
 from adaptive_eval.core.objectives import ObjectiveEntry
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.rules import RuleEntry
 
 Listed = TypeVar("Listed", bound=Entry[Any])
-Made = TypeVar("Made")
 
 
 def _by_name(*entries: Listed) -> dict[str, Listed]:
     return {entry.name: entry for entry in entries}
 
 
-RULES: dict[str, RuleEntry] = _by_name(optimal.OPTIMAL, rules.PUBLISHED, anytime.ANYTIME, near_best.NEAR_BEST)
+RULES: dict[str, RuleEntry] = _by_name(optimal.OPTIMAL, rules.PUBLISHED, rules.ANYTIME, near_best.NEAR_BEST)
 POLICIES: dict[str, Entry[Policy]] = _by_name(policies.WEIGHTED, policies.UNRESOLVED_PAIRS, policies.UNIFORM)
 OBJECTIVES: dict[str, ObjectiveEntry] = _by_name(
     objectives.RANKING,

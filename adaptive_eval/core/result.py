@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from adaptive_eval.core.cheapest import Part
+from adaptive_eval.core.conclusions import deciding_horizons
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.gates import rows_of_gates
-from adaptive_eval.core.horizons import deciding_horizons
 from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.core.look import JudgedLook, describe, letters, tiers
 from adaptive_eval.core.look_taker import LookTaker
@@ -167,12 +167,10 @@ def conclude(
 def _costs(look: JudgedLook, available: AvailableTrials) -> tuple[AnswerCost, ...]:
     if (choice := look.choice) is None or available.costs is None:
         return ()
-    usd, sigma = available.costs.T.tolist()
+    (usd, sigma), ruler = available.costs.T.tolist(), choice.ruled_out_by.tolist()
     by_cost = np.argsort(np.nan_to_num(available.costs[:, 0], nan=np.inf), kind="stable").tolist()
     return tuple(
-        AnswerCost(
-            model, usd[model], sigma[model], choice.part_of(model), by if (by := choice.ruler_of(model)) >= 0 else None
-        )
+        AnswerCost(model, usd[model], sigma[model], choice.part_of(model), None if ruler[model] < 0 else ruler[model])
         for model in by_cost
     )
 

@@ -107,9 +107,12 @@ class TrialSlots:
         """`together`: trials of a question that one request asks, and that are never in different passes."""
         # copied, since committed batches are kept, and would keep the arrays of all models
         self.first, self.extra = first.astype(np.int32), extra.astype(np.int32)
-        self.width = pass_width(extra, together)
-        """Trials of a question in a pass."""
-        self._offset = np.concatenate([[0], np.cumsum(pass_sizes(extra, self.width))]).astype(np.int32)
+        most = int(extra.max(initial=0))
+        self.width = max(ceil(most / (PASSES * together)), 1) * together
+        """Trials of a question in a pass: a part of the most that a question has, but whole requests."""
+        starts = np.arange(0, max(most, 1), self.width)[:, None]
+        in_passes = np.clip(self.extra - starts, 0, self.width)
+        self._offset = np.concatenate([[0], np.cumsum(in_passes)]).astype(np.int32)
         self.size = int(self._offset[-1])
 
     def slot(self, question: int, trial: int) -> int | None:
@@ -144,18 +147,6 @@ class TrialSlots:
         return np.repeat(np.arange(len(sizes)), sizes)
 
 
-def pass_width(extra: NDArray[np.integer], together: int) -> int:
-    """Trials of a question in a pass: a part of the most that a question has, but whole requests of `together`."""
-    requests = ceil(int(extra.max(initial=0)) / (PASSES * together))
-    return max(requests, 1) * together
-
-
-def pass_sizes(extra: NDArray[np.integer], width: int) -> IntArray:
-    """Trials (P, M) of each question in each pass."""
-    starts = np.arange(0, max(int(extra.max(initial=0)), 1), width)[:, None]
-    return np.asarray(np.clip(extra.astype(np.int32) - starts, 0, width))
-
-
 class Batch:
     """The trials of one model in one round."""
 
@@ -165,9 +156,10 @@ class Batch:
         self.round_index = round_index
         self.due = 0.0
         """When the batch is due on the logical clock; batches are committed in this order, whichever arrives first."""
+        self.parked = False
+        """Whether no open comparison wants its model now."""
         self.slots = TrialSlots(first, extra, together)
         self.size = self.slots.size
-        self.missing = self.size
         self.open = self.size
         """How many of its first trials may be asked now: fewer than all if the caps do not cover all at their worst."""
         self.promised = np.zeros(4)
@@ -176,12 +168,7 @@ class Batch:
         """(size, 4): 1 and the cost of each arrived trial; None unless these are kept."""
         self.is_unbounded = False
         """Whether nothing bounds the cost of its trials."""
-        self._got = bytearray([MISSING]) * self.size
-        self._kinds = bytearray(self.size)
-        """Bits of `AnswerKind`."""
-        self._counts: IntArray | None = None
-        self._spent = WholeSums()
-        self._next = 0
+        self.forget()
 
     def keep_costs(self) -> None:
         """Keep the cost of each trial from now on."""
@@ -198,9 +185,8 @@ class Batch:
 
     def forget(self) -> None:
         """Forget what has arrived, as if nothing had been asked."""
-        self.missing, self._next, self._counts = self.size, 0, None
+        self.missing, self._next, self._spent = self.size, 0, WholeSums()
         self._got, self._kinds = bytearray([MISSING]) * self.size, bytearray(self.size)
-        self._spent = WholeSums()
         if self.used is not None:
             self.used = np.zeros_like(self.used)
 
@@ -241,14 +227,17 @@ class Batch:
         return True
 
     def take(self, counts: IntArray, costs: Sequence[Cost], seconds: float = 0.0) -> None:
-        """Take in all trials of the batch at once, as counts (M, K); `costs` has the cost of a trial of each category,
-        `seconds` the total of all trials."""
+        """Take in all trials of the batch at once, as counts (M, K), whichever trial of a question had which category;
+        `costs` has the cost of a trial of each category, `seconds` the total of all trials."""
         for times, cost in zip(over_questions(counts).tolist(), costs, strict=True):
             self._spent.add(cost, times)
         self._spent.seconds += round(seconds * PER_UNIT)
+        codes, categories = np.empty(self.size, np.uint8), np.arange(counts.shape[1], dtype=np.uint8)
+        by_question = np.argsort(self.slots.questions(), kind="stable")
+        codes[by_question] = np.repeat(np.tile(categories, len(counts)), counts.ravel())
+        self._got, self.missing = bytearray(codes), 0
         if self.used is not None:
-            self.used = np.repeat([(1.0, *cost) for cost in costs], over_questions(counts), axis=0)
-        self._counts, self.missing = counts, 0
+            self.used = np.array([(1.0, *cost) for cost in costs])[codes]
 
     def ask_all(self) -> bool:
         """Count every trial of the batch as asked for; returns whether none was before."""
@@ -312,19 +301,12 @@ class Batch:
         return np.frombuffer(self._kinds, dtype=np.uint8)
 
     @property
-    def is_counted(self) -> bool:
-        """Whether it was told in counts, so that nothing is known of single trials."""
-        return self._counts is not None
-
-    @property
     def has_enough_answers(self) -> bool:
         """Whether enough of the arrived trials are real answers for the others to count as time-outs."""
         return enough_answers(self.timed_out, self.size - self.missing)
 
     def categories(self, categories: int, mask: NDArray[np.bool_] | None = None) -> IntArray:
         """Counts (M, K) of graded trials of the batch, complete or not; with `mask`, only of those in these slots."""
-        if self._counts is not None and mask is None:
-            return self._counts
         codes = np.frombuffer(self._got, dtype=np.uint8)
         is_counted = codes < UNGRADED if mask is None else (codes < UNGRADED) & mask
         questions = len(self.slots.extra)
@@ -333,15 +315,10 @@ class Batch:
         )
         return flat.reshape(questions, categories)
 
-    @property
-    def has_ungraded(self) -> bool:
-        """Whether any trial has arrived without a grade."""
-        return UNGRADED in self._got
-
     def ungraded(self) -> IntArray:
         """How many trials (M,) of the batch have arrived without a grade."""
-        codes = np.frombuffer(self._got, dtype=np.uint8)
-        return np.bincount(self.slots.questions()[codes == UNGRADED], minlength=len(self.slots.extra))
+        ungraded = self.categories_by_place() == UNGRADED
+        return np.bincount(self.slots.questions()[ungraded], minlength=len(self.slots.extra))
 
     def categories_by_place(self) -> NDArray[np.uint8]:
         """The category of each place, UNGRADED without one."""

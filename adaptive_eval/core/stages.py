@@ -11,12 +11,13 @@ Models keep their order from stage to stage, so that a pair keeps its sign.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import Evidence, IndexArray
+from adaptive_eval.core.judge import BoolArray, DecidingLooks, LatchedVerdicts
 from adaptive_eval.core.rules import (
     Extendable,
     Rule,
@@ -32,7 +33,7 @@ from scorio.moments import FloatArray
 if TYPE_CHECKING:
     from adaptive_eval.core.controller import Controller
 
-BoolArray = NDArray[np.bool_]
+Verdicts = TypeVar("Verdicts", LatchedVerdicts, DecidingLooks)
 NEW = -1
 """The place among earlier pairs of a pair that is new."""
 
@@ -106,6 +107,10 @@ class PairPlaces:
     def carry(self, before: NDArray[Any], fresh: NDArray[Any]) -> NDArray[Any]:
         """Values of the current pairs: those of the stage before, and `fresh` ones for new pairs."""
         return np.where(self.new, fresh, before[np.maximum(self.old_places, 0)]) if len(before) else fresh
+
+    def carry_each(self, before: Verdicts, fresh: Verdicts) -> Verdicts:
+        """The same for each array of such verdicts."""
+        return type(fresh)(*(self.carry(getattr(before, name), getattr(fresh, name)) for name in fresh.__slots__))
 
     def evidence_before(self, evidence: Evidence) -> Evidence:
         """The current evidence, in the order of the earlier pairs; for a removed pair it has that of any other pair."""

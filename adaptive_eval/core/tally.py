@@ -1,6 +1,6 @@
 """The tally: numbers of trials by model, question and category, and the estimates from them.
 
-Arrivals are counted immediately, for display. Estimates are made from complete rounds only.
+Trials count once their round is complete.
 
 A trial that the grader cannot grade is complete, so rounds and looks continue, but it has no category. Scores use only
 graded trials. A grader that fails on certain answers would bias scores by selection, so nothing is called that such
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.answer_alarms import AnswerHistory
 from adaptive_eval.core.evidence import Estimates
-from adaptive_eval.core.rounds import UNGRADED, Batch, BatchPart
+from adaptive_eval.core.rounds import UNGRADED, Batch
 from adaptive_eval.core.settings import require
 from adaptive_eval.core.shared_trials import SharedTrials
 from adaptive_eval.core.types import ModelNumbers, Outcome
@@ -73,7 +73,7 @@ def why_unjudgeable(graded: NDArray[np.integer], ungraded: NDArray[np.integer], 
 
 
 class Tally:
-    """Counts of trials (L, M, K), with complete rounds and arrivals apart."""
+    """Counts of trials (L, M, K) in complete rounds."""
 
     def __init__(self, plan: Plan, max_trials: int) -> None:
         """`max_trials`: trials per question at the horizon. Those of models that share seeds are kept whatever the
@@ -86,8 +86,6 @@ class Tally:
         """Committed rounds, from which estimates are made."""
         self.ungraded = np.zeros((bench.models, bench.questions), dtype=np.int32)
         """Trials of committed rounds that the grader could not grade."""
-        self.arrived: IntArray = np.zeros(shape, dtype=np.int32)
-        """All outcomes in issued rounds, complete or not; for display only."""
         self._of_kinds: dict[int, IntArray] = {}
         """The part of `counts` whose answers are not plain text, by their kinds."""
         self._shared = SharedTrials(bench, plan.unsure) if plan.coupled else None
@@ -118,28 +116,13 @@ class Tally:
                 f"each counted from 0, but got {outcome}"
             )
 
-    def count_arrival(self, outcome: Outcome) -> None:
-        """Count one arrived trial."""
-        if outcome.category is not None:
-            self.arrived[outcome.model, outcome.question, outcome.category] += 1
-
-    def count_arrivals(self, model: int, part: BatchPart) -> None:
-        """Count many arrived trials of a model."""
-        graded = part.categories < UNGRADED
-        np.add.at(self.arrived[model], (part.questions[graded], part.categories[graded]), 1)
-
-    def forget_arrivals(self, model: int) -> None:
-        """Forget a model's arrivals that are not committed."""
-        self.arrived[model] = self.counts[model]
-
     def commit(self, batches: Sequence[Batch]) -> None:
         """Count complete batches, and update the estimates of their models."""
         categories = self.bench.categories
         for batch in batches:
             model = batch.model
             self.counts[model] += batch.categories(categories).astype(np.int32)
-            if batch.has_ungraded:
-                self.ungraded[model] += batch.ungraded().astype(np.int32)
+            self.ungraded[model] += batch.ungraded().astype(np.int32)
             for kinds in np.unique(batch.kinds[batch.kinds > 0]).tolist():
                 self._counts_of(kinds)[model] += batch.categories(categories, batch.kinds == kinds).astype(np.int32)
         if self._shared is not None:
@@ -161,7 +144,6 @@ class Tally:
         for tally, mask in (self.counts, graded), *of_kinds:
             np.subtract.at(tally[model], (questions[mask], categories[mask]), 1)
         np.subtract.at(self.ungraded[model], questions[~graded], 1)
-        self.forget_arrivals(model)
         if self._shared is not None:
             self._shared.withdraw(model, np.bincount(asked.questions[:at], minlength=self.bench.questions))
         if self._source.asks_all:
@@ -194,11 +176,6 @@ class Tally:
         """`counts` of answers of exactly these kinds."""
         return self._of_kinds.setdefault(kinds, np.zeros_like(self.counts))
 
-    def count_in_flight(self, batches: Iterable[Batch]) -> None:
-        """Count what has arrived of batches that the stage before has issued."""
-        for batch in batches:
-            self.arrived[batch.model] += batch.categories(self.bench.categories).astype(np.int32)
-
     def take_over(self, before: Tally, models: ModelNumbers) -> None:
         """Begin with the committed trials of the stage before; prior outcomes are those of today's settings."""
         for model, old_number in enumerate(models):
@@ -206,7 +183,6 @@ class Tally:
                 self.counts[model], self.ungraded[model] = before.counts[old_number], before.ungraded[old_number]
                 for kinds, counts in before._of_kinds.items():
                     self._counts_of(kinds)[model] = counts[old_number]
-                self.arrived[model] = self.counts[model]
         if self._shared is not None and before._shared is not None:
             self._shared.take_over(before._shared, models)
         self._estimate_scored(range(len(models)))

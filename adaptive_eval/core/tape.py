@@ -77,7 +77,7 @@ class Tape(Layers[int]):
     @classmethod
     def from_chances(cls, chances: FloatArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
         """Independent draws with the probabilities (L, M, K)."""
-        return cls(_independent(chances, rng), weights)
+        return cls.continued(np.empty((*chances.shape[:2], 0), int), chances, weights, rng)
 
     @classmethod
     def from_counts(
@@ -102,12 +102,6 @@ class Tape(Layers[int]):
         """The outcome of one trial, with the kinds of its answer."""
         value = self.at(model, question, trial)
         return self._meanings[value] if self._meanings else (value, 0)
-
-
-def _independent(chances: FloatArray, rng: np.random.Generator) -> Iterator[Categories]:
-    edges = chances.cumsum(axis=-1)
-    while True:
-        yield _pick(edges, rng)
 
 
 def _draw_from_urns(counts: IntArray, rng: np.random.Generator) -> Iterator[Categories]:

@@ -16,7 +16,7 @@ from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason
 from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
-from adaptive_eval.core.horizons import MAX_TIMES, MAX_TRIALS
+from adaptive_eval.core.conclusions import MAX_TIMES, MAX_TRIALS
 from adaptive_eval.core.types import Cause
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.ending import Ending

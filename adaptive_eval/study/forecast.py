@@ -36,7 +36,7 @@ from adaptive_eval.study.pilot import (
     request_slots,
 )
 from adaptive_eval.study.scenario import Scenario, ServiceCosts
-from adaptive_eval.study.simulations import OnForecastProgress, simulate_all
+from adaptive_eval.study.simulated import OnForecastProgress, simulate_all
 from adaptive_eval.study.summary import summarise
 from adaptive_eval.study.types import Forecast
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances

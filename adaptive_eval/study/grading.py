@@ -74,12 +74,7 @@ def _guessed_seat_cost(seat: AskedGrader, questions: Sequence[Question], answer:
         np.mean([len(transcript.system.encode()) + len(transcript.user.encode()) for transcript in transcripts])
     )
     prompt = size / BYTES_PER_TOKEN + answer
-    completion = _guessed_reply_tokens(seat)
+    completion = max(GUESSED_SHARE * (seat.sampling.max_tokens or 0), 1.0)
     seconds = completion / GUESSED_TOKENS_PER_SECOND * gpu_share(seat.gpus, seat.host, seat.concurrency.in_flight)
     usd = 0.0 if seat.price is None else seat.price.usd(prompt, completion)
     return Cost(round(seat.replies * (prompt + completion)), seat.replies * usd, seat.replies * seconds)
-
-
-def _guessed_reply_tokens(seat: AskedGrader) -> float:
-    """Tokens of a reply."""
-    return max(GUESSED_SHARE * (seat.sampling.max_tokens or 0), 1.0)

@@ -90,6 +90,11 @@ def is_wrong(call: PairVerdict, truth: FloatArray, reference: float | None = Non
     """Whether a call names the worse model, or one of two equal ones; with a margin, one that is worse by that or more.
 
     `reference` is the fixed value to compare with."""
-    other = reference if call.second is None else truth[call.second]
+    return bool(np.sign(call.z) * true_lead(call, truth, reference) <= EQUAL - margin)
+
+
+def true_lead(pair: PairVerdict, truth: FloatArray, reference: float | None) -> float:
+    """The true difference of a comparison."""
+    other = reference if pair.second is None else truth[pair.second]
     assert other is not None
-    return bool(np.sign(call.z) * (truth[call.first] - other) <= EQUAL - margin)
+    return float(truth[pair.first] - other)

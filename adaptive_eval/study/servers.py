@@ -191,10 +191,10 @@ class SimulatedHost:
         else:
             self._waiting.setdefault(load.model, deque()).append(load)
 
-    def pause(self, model: int, now: float, *, paused: bool) -> bool:
-        """Pause or resume the trials of a model that have not begun; returns whether that changes anything."""
+    def pause(self, model: int, now: float, *, paused: bool) -> None:
+        """Pause or resume the trials of a model that have not begun."""
         if paused == (model in self._paused):
-            return False
+            return
         loads = [load for load in self.loads if load.model == model and load.parked != paused and load.end > now]
         for load in loads:
             load.parked = paused
@@ -202,12 +202,11 @@ class SimulatedHost:
             self._paused.remove(model)
             for load in loads:
                 self._serve(load, now)
-            return True
+            return
         self._paused.add(model)
         self._waiting.pop(model, None)
         if (engine := self._engines.get(model)) is not None:
             engine.withdraw(now)
-        return True
 
     def due(self) -> float:
         """When the next swap begins, or a further replica is ready; infinite if nothing waits."""

@@ -1,21 +1,30 @@
-"""One simulated run: a run's controller, on answers drawn from a world."""
+"""The simulated runs of a forecast: a run's controller on answers drawn from a world, in world after world.
+
+They are simulated without a cap, and within the configured budget. Worlds are added until their figures are settled
+(`is_precise`), so that many models, whose costs differ little between worlds, need few.
+
+Standard errors after n runs: for a quantile of roughly normal values sqrt(p (1 - p)/n) / phi(z_p) standard deviations,
+1.71/sqrt(n) for the ends of the 80% interval; for a share sqrt(p (1 - p)/(n + 4)), with two more runs of each kind so
+that a few runs that all end alike do not count as certain (Agresti and Coull 1998).
+"""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import nan
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from adaptive_eval.core import Budget, Controller, Plan, Reason
 from adaptive_eval.core.tape import Layers, Tape
 from adaptive_eval.core.types import PairVerdict, Verdict
 from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.judged import compared_scores
+from adaptive_eval.study.judged import compared_scores, true_lead
 from adaptive_eval.study.pilot import guessed_lengths
-from adaptive_eval.study.scenario import TINY, ServiceCosts
+from adaptive_eval.study.scenario import TINY, Scenario, ServiceCosts, uncapped
 from adaptive_eval.study.servers import SimulatedHost
 from adaptive_eval.study.timed import ServiceTimes, Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
@@ -88,6 +97,8 @@ def simulate_run(
     look, paid = controller.latest_look(), _paid(controller.arrived, served.recorded, timeline)
     tokens, usd, gpu_seconds = served.price(paid)
     compared, means = () if look is None else look.comparisons, chances @ plan.bench.weights
+    reference, compares = plan.objective.reference, plan.objective.compares
+    truth = compared_scores(plan, plan.bench.mean(means), means)
     run = SimulatedRun(
         reason=str(controller.finished),
         trials=int(paid.sum()),
@@ -95,8 +106,8 @@ def simulate_run(
         usd=usd,
         gpu_seconds=gpu_seconds + served.held_gpu_seconds(timeline),
         seconds=nan if timeline is None else timeline.seconds,
-        comparisons=tuple(compared),
-        gaps=tuple(_gaps(plan, compared, compared_scores(plan, plan.bench.mean(means), means))),
+        comparisons=compared,
+        gaps=tuple(abs(true_lead(pair, truth, reference)) if compares else nan for pair in compared),
     )
     if timeline is None or held is None or run.gpu_seconds < held:
         return run
@@ -156,14 +167,6 @@ def _paid(told_counts: IntArray, recorded: IntArray | None, timeline: Timeline |
     return asked
 
 
-def _gaps(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray) -> Iterator[float]:
-    reference = plan.objective.reference
-    for pair in compared:
-        other = reference if pair.second is None else truth[pair.second]
-        assert other is not None
-        yield abs(float(truth[pair.first] - other)) if plan.objective.compares else nan
-
-
 def _service_times(served: ServiceCosts, plan: Plan, rng: np.random.Generator) -> ServiceTimes:
     """Seconds of trials, log-normal around their means. Unknown means are those of other models or arbitrary, since
     only ratios matter for the answers asked ahead."""
@@ -179,3 +182,90 @@ def _factors(spread: FloatArray, questions: int, rng: np.random.Generator) -> It
     """Layers (L, M) of log-normal factors with median 1."""
     while True:
         yield np.exp(spread * rng.standard_normal((len(spread), questions)))
+
+
+END = 0.1
+"""The quantiles at which the interval ends."""
+MAX_END_ERROR = 0.10
+"""Final standard error of the ends of the interval, as a share of the median."""
+MAX_CHANCE_ERROR = 0.06
+"""Final standard error of the chance to reach the objective."""
+END_ERROR = float(np.sqrt(END * (1.0 - END)) / (np.exp(-(ndtri(END) ** 2) / 2.0) / np.sqrt(2.0 * np.pi)))
+
+
+def is_precise(runs: Sequence[SimulatedRun]) -> bool:
+    """Whether the interval of trials and the chance to reach the objective are precise enough."""
+    trials = np.array([run.trials for run in runs], dtype=float)
+    error = END_ERROR * trials.std(ddof=1) / np.sqrt(len(trials))
+    return bool(error <= MAX_END_ERROR * np.median(trials)) and chance_error(runs) <= MAX_CHANCE_ERROR
+
+
+def chance_error(runs: Sequence[SimulatedRun]) -> float:
+    """The standard error of the share of runs that reach the objective."""
+    number = len(runs) + 4
+    share = (sum(run.reached for run in runs) + 2) / number
+    return float(np.sqrt(share * (1.0 - share) / number))
+
+
+CHECKPOINTS = (20, 30, 40, 60, 80)
+"""Numbers of worlds after which it is checked whether they are enough."""
+TIMED_WORLDS = 20
+"""Worlds with timed runs, if timing changes no trials: times vary less between worlds than trials do."""
+
+
+OnForecastProgress = Callable[[float, str], None]
+"""Is told the completed share, 0 to 1, and the current state."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulations:
+    """Runs by budget, in the order of the worlds."""
+
+    runs: Mapping[Budget, Sequence[SimulatedRun]]
+    need: Budget
+    """Without any cap that a run reaches."""
+    capped: Budget | None
+    """With the configured caps; None without any."""
+    worlds: int
+    """Number of worlds used."""
+    equal: Sequence[SimulatedRun]
+    """Runs of a gate as configured in the same worlds, with every model exactly as good as the baseline.
+    Empty without a baseline, and of a run that has answers."""
+
+    @property
+    def configured(self) -> Budget:
+        """The run as it would be."""
+        return self.capped or self.need
+
+
+def simulate_all(
+    scenario: Scenario, worlds: Sequence[FloatArray], budget: Budget, watch: OnForecastProgress
+) -> Simulations:
+    """The runs of the forecast, with the run's own budget and without, in as many of the worlds as needed."""
+    need, equal = uncapped(budget), list[SimulatedRun]()
+    runs = {each: list[SimulatedRun]() for each in (need, budget)}
+    objective = scenario.plan(need).objective
+    baseline = None if objective.margin is None or objective.reference is not None else objective.margin.baseline
+    # of a run with answers, verdicts of other builds are there already
+    is_new = baseline is not None and scenario.served.recorded is None
+    timed = TIMED_WORLDS if scenario.served.usage.knows_seconds else 0
+
+    def simulate(each: Budget, simulated: list[SimulatedRun], in_worlds: Sequence[FloatArray]) -> None:
+        plan = scenario.plan(each)
+        for number in range(len(simulated), len(in_worlds)):
+            # answers arrive one by one where what is asked ahead depends on their times
+            in_time = plan.pace.dedicated_servers or number < timed
+            seed = scenario.seed, number
+            simulated.append(simulate_run(plan, in_worlds[number], scenario.served, seed, timed=in_time))
+            done = sum(map(len, runs.values())) + len(equal)
+            watch(done / (len(worlds) * (len(runs) + is_new)), f"{done:,} simulated runs")
+
+    for end in [stop for stop in CHECKPOINTS if stop < len(worlds)] + [len(worlds)]:
+        for each, simulated in runs.items():
+            simulate(each, simulated, worlds[:end])
+        if all(map(is_precise, runs.values())):
+            break
+    if is_new:
+        simulate(budget, equal, [np.broadcast_to(world[baseline], world.shape) for world in worlds[:end]])
+    watch(1.0, f"{sum(map(len, runs.values())) + len(equal):,} simulated runs")
+    return Simulations(runs, need, None if budget == need else budget, end, equal)

@@ -21,8 +21,7 @@ from adaptive_eval.study.fixed import fixed_held, fixed_seconds
 from adaptive_eval.study.grading import paid_servers
 from adaptive_eval.study.pilot import Pilot
 from adaptive_eval.study.scenario import Scenario
-from adaptive_eval.study.simulated import DECIDED, SimulatedRun
-from adaptive_eval.study.simulations import Simulations
+from adaptive_eval.study.simulated import DECIDED, SimulatedRun, Simulations
 from adaptive_eval.study.types import (
     FORMAT,
     Costs,

@@ -7,7 +7,6 @@ together as counts, at the end of its last trial: whole arrays take a tenth of t
 The time of a judge's verdicts is left out.
 """
 
-import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -184,14 +183,13 @@ def drive_in_time(
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
     places = {model: host for host in shared for model in host.models}
     hosts = [places.get(model) or SimulatedHost((model,), model_slots) for model, model_slots in enumerate(width)]
-    flying = _BatchesInFlight(shared)
     cap = controller.plan.budget.wall_seconds
     now, looks, opening = 0.0, list[float](), list[TrialLoad]()
-    asking, all_issued = list[_BatchInFlight](), list[_BatchInFlight]()
+    asking, flying, all_issued = (list[_BatchInFlight]() for _ in range(3))
     seen, rounds = -1, -1
     while controller.finished is None:
         if controller.taker.taken != seen:  # only looks pause models
-            flying.pause(controller, hosts, now)
+            _pause(controller, hosts, now)
             seen = controller.taker.taken
         for batch in controller.ask_batches() if controller.rounds_issued != rounds else ():
             drawn = DrawnBatch.of(batch, tape)
@@ -200,7 +198,7 @@ def drive_in_time(
         rounds = controller.rounds_issued
         # recorded trials take no time, and are told before anything is asked
         stored = [each for each in asking if each.is_recorded]
-        issued = stored if stored or flying.has_recorded else asking
+        issued = stored if stored or any(each.is_recorded for each in flying) else asking
         asking = [each for each in asking if each not in issued]
         for each in issued:
             if each.is_recorded:  # no server has to be there
@@ -208,21 +206,21 @@ def drive_in_time(
                 each.load.set_times(at_once, at_once, now)
             else:
                 hosts[each.batch.model].issue(each.load, now)
-        for each in issued:  # now it is known when each batch of the opening ends
-            flying.add(each)
+        flying += issued
         all_issued += issued
-        due = flying.next_due()
+        due = _next_due(flying, shared)
         now = max(now, due.next)
         if cap is not None and now >= cap:
-            controller.tell(outcome for batch in flying.all() for outcome in batch.before(cap, costs))
+            controller.tell(outcome for batch in flying for outcome in batch.before(cap, costs))
             controller.tick(cap)
             now = cap
             break
         looks += [now] * len(due.tell(controller, costs))
-        flying.remove_if_complete(due)
-    flying.pause(controller, hosts, now)
+        if due.is_complete:
+            flying.remove(due)
+    _pause(controller, hosts, now)
     if cap is None or now < cap:
-        now = max([now, *(batch.last for batch in flying.all())])
+        now = max([now, *(batch.last for batch in flying)])
     served = tuple(
         ServedSpans.of([load for load in host.loads if load.model == model]) for model, host in enumerate(hosts)
     )
@@ -233,51 +231,17 @@ def drive_in_time(
     return Timeline(now, np.array(looks), served, of_servers, swaps, controller.plan.pace.dedicated_servers)
 
 
-class _BatchesInFlight:
-    """Batches in flight, by when there is something to tell; later ones can only delay that."""
+def _next_due(flying: Sequence[_BatchInFlight], shared: Sequence[SimulatedHost]) -> _BatchInFlight:
+    """The first batch with something to tell, after all swaps that begin earlier."""
+    while True:
+        first = min(flying, key=attrgetter("next"))
+        host = min(shared, key=SimulatedHost.due, default=None)
+        if host is None or host.due() >= first.next:
+            return first
+        host.swap()
 
-    def __init__(self, shared: Sequence[SimulatedHost]) -> None:
-        self._shared = shared
-        self._heap: list[tuple[float, int, _BatchInFlight]] = []
-        self._added = 0
 
-    def add(self, batch: _BatchInFlight) -> None:
-        """Add a batch that was issued."""
-        heapq.heappush(self._heap, (batch.next, self._added, batch))
-        self._added += 1
-
-    @property
-    def has_recorded(self) -> bool:
-        """Whether some batches are recorded, and take no time."""
-        return any(batch.is_recorded for _, _, batch in self._heap)
-
-    def pause(self, controller: Controller, hosts: Sequence[SimulatedHost], now: float) -> None:
-        """Pause the trials of paused models."""
-        changed = [host.pause(model, now, paused=controller.is_paused(model)) for model, host in enumerate(hosts)]
-        if any(changed):
-            self._reorder()
-
-    def _reorder(self) -> None:
-        self._heap = [(batch.next, number, batch) for _, number, batch in self._heap]
-        heapq.heapify(self._heap)
-
-    def all(self) -> Iterator[_BatchInFlight]:
-        """All batches, in the order of issue."""
-        return (batch for _, _, batch in sorted(self._heap, key=lambda entry: entry[1]))
-
-    def next_due(self) -> _BatchInFlight:
-        """The first batch with something to tell, after all swaps that begin earlier."""
-        while True:
-            while (entry := self._heap[0])[0] < entry[2].next:
-                heapq.heapreplace(self._heap, (entry[2].next, *entry[1:]))
-            first = entry[2]
-            host = min(self._shared, key=SimulatedHost.due, default=None)
-            if host is None or host.due() >= first.next:
-                return first
-            host.swap()
-            self._reorder()  # waiting trials are served now
-
-    def remove_if_complete(self, due: _BatchInFlight) -> None:
-        """Remove the first batch if it was told completely."""
-        if due.is_complete:
-            heapq.heappop(self._heap)
+def _pause(controller: Controller, hosts: Sequence[SimulatedHost], now: float) -> None:
+    """Pause the trials of paused models."""
+    for model, host in enumerate(hosts):
+        host.pause(model, now, paused=controller.is_paused(model))

@@ -9,9 +9,7 @@ Each is one line in a test, raises `AssertionError`, which says what is broken a
 framework. The cases are the same every time. Every built-in passes them.
 """
 
+from adaptive_eval.testing.decisions import check_objective, check_policy, check_rule
 from adaptive_eval.testing.graders import check_grader
-from adaptive_eval.testing.objectives import check_objective
-from adaptive_eval.testing.policies import check_policy
-from adaptive_eval.testing.rules import check_rule
 
 __all__ = ["check_grader", "check_objective", "check_policy", "check_rule"]

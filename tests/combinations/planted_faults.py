@@ -75,8 +75,8 @@ def cut_answers_are_wrong_ones() -> None:
 @planted("no verdict is against the truth", answers="empty", objective="threshold")
 def changed_servers_decide() -> None:
     """Nobody notices that a server answers otherwise from some answer on, or that most of its answers say nothing."""
-    _replace("core.answer_alarms:ChangeFinder.find_change", _returning(None))
-    _replace("core.answer_alarms:ChangeFinder.find_silence", _returning(None))
+    _replace("core.answer_alarms:AnswerHistory.find_change", _returning(None))
+    _replace("core.answer_alarms:AnswerHistory.find_silence", _returning(None))
 
 
 @planted("no verdict is against the truth", objective="gate_on_value")

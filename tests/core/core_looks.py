@@ -11,7 +11,7 @@ from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts
 from adaptive_eval.core.look import JudgedLook, describe, evidence_readings, judge_look
 from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.testing.rules import made_evidence
+from adaptive_eval.testing.decisions import made_evidence
 
 BINARY = (0.0, 1.0)
 

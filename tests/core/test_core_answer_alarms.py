@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from thoroughness import examples, in_turns
 
 from adaptive_eval.core import Bench, Controller, Judging, Pace, Pairs, Plan, Trials, ZScore
-from adaptive_eval.core.answer_alarms import AnswerAlarm, ChangeFinder, log_chances, tried_moments
+from adaptive_eval.core.answer_alarms import AnswerAlarm, AnswerHistory, log_chances, tried_moments
 from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
 from adaptive_eval.core.in_flight import BatchesInFlight
 from adaptive_eval.core.rounds import TrialSlots
@@ -247,15 +247,15 @@ def test_cut_and_ungraded_answers_after_a_change_leave_nothing_behind() -> None:
 def test_the_answers_of_one_model_do_not_keep_the_arrays_of_all() -> None:
     models, rounds, questions = 40, 20, 500
     bench, extra = Bench(models, questions, BINARY), np.zeros((models, questions), np.int32)
-    flight, changes = BatchesInFlight(bench, Budget()), ChangeFinder(bench, drawn=False)
+    flight, history = BatchesInFlight(bench, Budget()), AnswerHistory(0, bench, drawn=False)
     extra[0] = 1
     tracemalloc.start()
     for look in range(rounds):
-        list(flight.issue(extra.copy(), in_step=True))
+        flight.issue(extra.copy(), in_step=True)
         (batch,) = flight.batches()
         for question in range(questions):
             batch.place(Outcome(0, question, look, category=1))
-        changes.add(batch, look)
+        history.add(batch, look)
         flight.commit([batch])
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -22,7 +22,7 @@ from adaptive_eval.core import (
     StageBefore,
     Verdict,
     ZScore,
-    horizons,
+    conclusions,
 )
 from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
 from adaptive_eval.core.evidence import Estimates, counted_difference, estimate, skew_about, weigh_evidence
@@ -464,7 +464,7 @@ def test_incomplete_answers_hinder_only_the_gates_of_their_benchmarks() -> None:
     evidence = controller.last_look.evidence
     assert evidence.gate is not None
     _, readings = controller.taker.read_evidence()
-    moved, trials = horizons._moved_by_unknown(readings), controller.counts[1].sum(axis=-1)
+    moved, trials = conclusions._moved_by_unknown(readings), controller.counts[1].sum(axis=-1)
     shares = {part: moved[evidence.gate == part].tolist() for part in (0, 1, 2)}
     share = (1.0 / trials[:5]).sum() / SIZES[0]
     assert shares == {0: [pytest.approx(share / 3)], 1: [pytest.approx(share)], 2: [0.0]}

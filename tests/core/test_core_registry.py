@@ -19,7 +19,7 @@ from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make, param
 from adaptive_eval.core.rules import Correctable, Extendable, Precision, RuleEntry, ZScore, has_error_left, is_giving_up
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.types import Cost, Look, Outcome, SetAside
-from adaptive_eval.testing.rules import evidence_cases
+from adaptive_eval.testing.decisions import evidence_cases
 from scorio.moments import IntArray
 
 MODELS = ("model-a", "model-b", "model-c")

@@ -25,7 +25,7 @@ from adaptive_eval.core.rules import Correctable, Precision, Rule, ZScore, is_co
 from adaptive_eval.core.sequential import KAPPA_BY_TRIAL, Coupled, Sequential
 from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 from adaptive_eval.core.stages import StageBefore, extended
-from adaptive_eval.testing.rules import check_boundary, check_p_values
+from adaptive_eval.testing.decisions import check_boundary, check_p_values
 
 
 def test_the_published_boundary_is_a_constant() -> None:

@@ -10,14 +10,14 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.core import horizons
+from adaptive_eval.core import conclusions
 
 
 @pytest.mark.slow
 def test_larger_limits_and_then_a_larger_delta_decide_what_is_open(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two models are one and the same."""
-    monkeypatch.setattr(horizons, "MAX_TRIALS", 60)
-    monkeypatch.setattr(horizons, "MAX_TIMES", 3)
+    monkeypatch.setattr(conclusions, "MAX_TRIALS", 60)
+    monkeypatch.setattr(conclusions, "MAX_TIMES", 3)
     models = [{"name": name, "model": name[:3], "base_url": site.base_url} for name in ("ada", "bob", "bob-again")]
     ended = site.run(site.write(models=models, trials={"min": 2, "max": 8}, budget={"trials": 20}))
     changed = list[str]()

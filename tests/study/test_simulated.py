@@ -24,8 +24,14 @@ from adaptive_eval.study.fixed import fixed_calls, fixed_seconds, fixed_with_as_
 from adaptive_eval.study.judged import judge_replay
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts, uncapped
-from adaptive_eval.study.simulated import SimulatedRun, simulate_run, tape_of_world
-from adaptive_eval.study.simulations import chance_error, is_precise, simulate_all
+from adaptive_eval.study.simulated import (
+    SimulatedRun,
+    chance_error,
+    is_precise,
+    simulate_all,
+    simulate_run,
+    tape_of_world,
+)
 from adaptive_eval.study.summary import smallest_certified_delta, smallest_differences, smallest_gap
 from adaptive_eval.study.timed import ServedSpans
 from adaptive_eval.study.types import median_range

@@ -20,8 +20,7 @@ from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.questions.types import Question
 from adaptive_eval.testing import check_grader, check_objective, check_policy, check_rule
-from adaptive_eval.testing.policies import view_cases
-from adaptive_eval.testing.rules import evidence_cases
+from adaptive_eval.testing.decisions import evidence_cases, view_cases
 
 MODELS = ("model-a", "model-b", "model-c", "model-d")
 KNOWN = {"confidence": 0.95, "start": 0.05, "delta": 0.05, "models": MODELS, "recorded": frozenset({0})}

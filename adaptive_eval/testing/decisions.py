@@ -1,5 +1,8 @@
-"""Contract of a rule, on evidence from no information to more than the horizon."""
+"""Contracts of what decides: a rule, on evidence from no information to more than the horizon; an objective, for any
+order of the models; a policy, for any view.
+"""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from operator import itemgetter
@@ -9,11 +12,15 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from adaptive_eval.core.evidence import Evidence, pair_indices
+from adaptive_eval.core.objectives import Objective
+from adaptive_eval.core.policies import Policy, View, asks_only_open
 from adaptive_eval.core.rules import Correctable, Rule
 from adaptive_eval.testing.runs import check_runs, fail_unless, no_error, read_only, with_arrays
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray, relative_weights
 
 CASES = 60
+"""Cases of evidence, and of views."""
+ORDERS = 40
 PATHS, LOOKS = 4_000, 40
 """Number of exact ties, and of looks at each, for testing p-values."""
 CORRECTABLE = ("confidence", "p_value", "at_level")
@@ -179,3 +186,124 @@ def _first(on: Evidence, where: int | NDArray[np.bool_]) -> str:
         return ""  # there is no problem
     at = where if isinstance(where, int) else int(np.flatnonzero(where)[0])
     return f"z {on.z[at]:.4g}, sigma {on.sigma[at]:.4g}, information {on.information[at]:.4g}"
+
+
+def check_objective(objective: Objective, models: int = 4) -> None:
+    """Raise AssertionError if the objective breaks its contract, in runs of this many models."""
+    name, reference = type(objective).__name__, objective.reference
+    finite = reference is None or math.isfinite(reference)
+    fail_unless(finite, f"{name}: reference must be a finite number, or None, but got {reference!r}")
+    for seed in range(ORDERS):
+        _check_order(objective, np.random.default_rng(seed).permutation(models), name)
+    fail_unless(
+        objective.compares or objective.rule is not None,
+        f"{name} does not compare, so that no configured rule can judge it: it must bring a rule of its own",
+    )
+    if objective.rule is not None:
+        check_rule(objective.rule)
+    check_runs(name, objective=objective, models=(models,))
+
+
+def _check_order(objective: Objective, order: NDArray[np.intp], name: str) -> None:
+    models, before = len(order), order.copy()
+    with no_error(name, lambda: f"for the order {before.tolist()}"):
+        pairs, repeated = np.asarray(objective.comparisons(order)), np.asarray(objective.comparisons(before.copy()))
+        family = objective.family(models)
+    fail_unless(np.array_equal(order, before), f"{name} changes the order that it is shown")
+    _check_pairs(pairs, "comparisons", name)
+    fail_unless(len(pairs) > 0, f"{name} compares nothing in the order {order.tolist()}")
+    self_pairs = pairs[pairs[:, 0] == pairs[:, 1]].tolist()
+    fail_unless(not self_pairs, f"{name} compares a model with itself: {self_pairs[:1]}")
+    has_reference = objective.reference is not None
+    last = models if has_reference else models - 1
+    outside = pairs[(pairs.min(axis=1) < 0) | (pairs[:, 0] >= models) | (pairs[:, 1] > last)].tolist()
+    fail_unless(not outside, f"{name} compares what is none of the models 0 to {models - 1}: {outside[:1]}")
+    others = pairs[pairs[:, 1] != models].tolist() if has_reference else []
+    fail_unless(not others, f"{name} has a reference, number {models}: the second of every pair, but got {others[:1]}")
+    fail_unless(np.array_equal(repeated, pairs), f"{name} names other comparisons when it is asked again")
+    if isinstance(family, int | np.integer):
+        too_small = f"{name}: family is {family}, but {len(pairs)} comparisons could each turn out to be wrong"
+        fail_unless(family >= 1 and (objective.rule is not None or len(pairs) <= family), too_small)
+        return
+    _check_pairs(np.asarray(family), "family", name)
+    members = {frozenset(pair) for pair in np.asarray(family).tolist()}
+    missing = [pair for pair in pairs.tolist() if frozenset(pair) not in members]
+    fail_unless(not missing, f"{name} compares {missing[:1]}, which is not in its family, so no error is left for it")
+
+
+def _check_pairs(pairs: NDArray[np.integer], what: str, name: str) -> None:
+    shaped = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
+    fail_unless(shaped, f"{name}: {what} must be (n, 2) positions, but got {pairs.shape} of {pairs.dtype}")
+    has_duplicates = len({frozenset(pair) for pair in pairs.tolist()}) < len(pairs)
+    fail_unless(not has_duplicates, f"{name}: {what} has a pair twice: {pairs.tolist()}")
+
+
+def check_policy(policy: Policy) -> None:
+    """Raise AssertionError if the policy, which allocates the trials of a round, breaks its contract."""
+    for view in view_cases():
+        check_allocation(policy, view)
+    check_runs(type(policy).__name__, policy=policy)
+
+
+def check_allocation(policy: Policy, view: View) -> None:
+    """Check the allocation for one view."""
+    name = type(policy).__name__
+    given = _allocated(policy, view, name)
+    shape = view.issued.shape
+    must = f"{name}: allocate gives shape {given.shape}, but must give (models, questions) {shape}"
+    fail_unless(given.shape == shape, must)
+    fail_unless(np.issubdtype(given.dtype, np.integer), f"{name}: trials must be whole numbers, but got {given.dtype}")
+    fail_unless(bool(given.min() >= 0), f"{name}: trials must not be negative, but got {given.min()}")
+    out_of_play = np.flatnonzero(given.any(axis=1) & ~view.in_play)
+    fail_unless(not len(out_of_play), f"{name} asks for trials of a model that is not in play: {out_of_play.tolist()}")
+    over = np.flatnonzero(given.sum(axis=1) > view.sizes)
+    numbers = f"{given.sum(axis=1)[over].tolist()} where view.sizes allows {view.sizes[over].tolist()}"
+    fail_unless(not len(over), f"{name} gives models {over.tolist()} more trials than they may have: {numbers}")
+    repeated = _allocated(policy, view, name)
+    fail_unless(np.array_equal(given, repeated), f"{name} gives other trials when it is asked again")
+    if asks_only_open(policy):
+        members = np.append(np.zeros(len(given), dtype=bool), False)
+        members[view.open_pairs.ravel()] = True
+        others = np.flatnonzero(given.any(axis=1) & ~members[:-1])
+        declares = f"{name} declares only_open, but asks for trials of models in no open comparison"
+        fail_unless(not len(others), f"{declares}: {others.tolist()}")
+    nothing = replace(view, open_pairs=view.open_pairs[:0], power=view.power[:0])
+    fail_unless(not _allocated(policy, nothing, name).any(), f"{name} gives trials where no comparison is open")
+    able = replace(view, sizes=np.where(view.in_play, np.maximum(view.sizes, 1), 0))
+    stalled = len(view.open_pairs) > 0 and not _allocated(policy, able, name).any()
+    fail_unless(not stalled, f"{name} gives nothing though a comparison is open: the run would end undecided")
+    rng = np.random.default_rng(len(given))
+    for model in range(len(given)):
+        other = view.trial_var.copy()
+        other[model] = rng.exponential(1.0, other.shape[1])
+        same = np.array_equal(_allocated(policy, replace(view, trial_var=other), name)[model], given[model])
+        fail_unless(same, f"{name} spreads the trials of a model by its own outcomes, which biases its score")
+
+
+def view_cases(cases: int = CASES) -> Iterator[View]:
+    """Reproducible views of all kinds: models set aside or at their horizon, with a fixed value or without."""
+    for seed in range(cases):
+        rng = np.random.default_rng(seed)
+        models, questions = int(rng.integers(2, 7)), int(rng.integers(1, 9))
+        in_play, order = rng.random(models) < 0.8, rng.permutation(models)
+        pairs = [(a, b) for at, a in enumerate(order) for b in order[at + 1 :]]
+        if rng.random() < 0.5:
+            pairs = [(a, models) for a in order]
+        able = np.append(in_play, True)
+        open_pairs = [pair for pair in pairs if able[list(pair)].all() and rng.random() < 0.4]
+        yield View(
+            open_pairs=np.array(open_pairs, dtype=np.intp).reshape(-1, 2),
+            power=rng.random(len(open_pairs)),
+            order=order,
+            in_play=in_play,
+            issued=rng.integers(1, 90, (models, questions)).astype(np.int32),
+            trial_var=rng.exponential(1.0, (models, questions)) ** 3 + 1e-12,
+            sizes=np.where(in_play & (rng.random(models) < 0.9), rng.integers(1, 40, models), 0),
+            question_weights=relative_weights(rng.uniform(0.1, 3.0, questions)) if seed % 2 else None,
+        )
+
+
+def _allocated(policy: Policy, view: View, name: str) -> IntArray:
+    """Allocation for a copy that cannot be written to."""
+    with no_error(name, lambda: f"for the view {view!r:.2000}"):
+        return np.asarray(policy.allocate(with_arrays(view, read_only)))
