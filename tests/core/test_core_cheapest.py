@@ -17,6 +17,7 @@ from adaptive_eval.core.evidence import Evidence, judged_pairs
 from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import VERDICTS, Ask, Cost, Reason, SetAside, Verdict
+from adaptive_eval.simulate.worlds import binary
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import judge_replay
 from scorio.moments import FloatArray
@@ -29,8 +30,7 @@ OPEN, RESOLVED = VERDICTS.index(Verdict.OPEN), VERDICTS.index(Verdict.RESOLVED)
 def chances(scores: Sequence[float]) -> FloatArray:
     """Probabilities (L, M, 2) of models with these scores, on questions of different difficulty."""
     spread = 0.4 * (np.arange(QUESTIONS) / (QUESTIONS - 1) - 0.5)
-    right = np.clip(np.array(scores)[:, None] + spread, 0.0, 1.0)
-    return np.stack([1.0 - right, right], axis=-1)
+    return binary(np.clip(np.array(scores)[:, None] + spread, 0.0, 1.0))
 
 
 def plan(models: int, delta: float = DELTA, **more: object) -> Plan:
@@ -282,7 +282,7 @@ def test_drawn_questions_are_compared_with_delta_too() -> None:
     asked = Plan(
         Bench(3, 1000, W), objective=Cheapest(0.15), rule=Optimal(start=0.1), trials=Trials(min=1, max=1), drawn=100
     )
-    tape = Tape.from_chances(np.stack([1 - right, right], axis=-1), W, rng)
+    tape = Tape.from_chances(binary(right), W, rng)
     controller = drive_rounds(Controller(asked), tape, [[Cost(1, price)] * 2 for price in RISING[:3]])
     assert parts(controller)[0] is Part.RULED_OUT
     assert chosen(controller) == 1

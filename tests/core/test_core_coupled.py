@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import look_of, paired_z, play, result_of, standing_of, tell_right
+from core_runs import look_of, paired_z, play, result_of, standing_of
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Judging, Optimal, Outcome, Plan, Reason, SetAside, Verdict
@@ -152,20 +152,6 @@ def test_a_model_set_aside_delays_no_other_model() -> None:
     play(controller, outcomes)
     verdicts = {frozenset((pair.first, pair.second)): pair.verdict for pair in controller.looks[-1].comparisons}
     assert verdicts[frozenset((0, 2))] is Verdict.BLOCKED and verdicts[frozenset((0, 1))] is Verdict.RESOLVED
-
-
-def test_settings_without_trial_by_trial_comparison_are_refused() -> None:
-    with pytest.raises(ValueError, match="coupled needs the prior self"):
-        replace(GATE, prior="uniform")
-    with pytest.raises(ValueError, match="coupled compares averages"):
-        replace(GATE, estimator="bayes")
-    with_prior = replace(BENCH, prior_counts=np.ones((2, QUESTIONS, 2), dtype=int))
-    with pytest.raises(ValueError, match="of R0 there are only counts"):
-        replace(GATE, bench=with_prior)
-    controller = Controller(GATE)
-    (opening, _) = controller.ask_batches()
-    with pytest.raises(ValueError, match="told one by one"):
-        tell_right(controller, opening, opening.slots.extra)
 
 
 @pytest.mark.release
@@ -379,14 +365,6 @@ def test_a_run_of_one_model_may_have_seeds_that_later_runs_share() -> None:
     shared = replace(plan, coupled=True)
     assert not shared.source.by_trial and shared.deciding_rule == plan.deciding_rule
     assert repr(carry_out(shared, outcomes).looks) == repr(carry_out(plan, outcomes).looks)
-
-
-def test_trials_that_contradict_the_counts_are_refused() -> None:
-    bench = bench_of(draw_recorded(1), 10)
-    with pytest.raises(ValueError, match="recorded_trials must have the outcomes of prior_counts"):
-        replace(bench, prior_counts=2 * bench.prior_counts)
-    with pytest.raises(ValueError, match="coupled needs the recorded_trials of recorded models"):
-        plan_of(replace(bench, recorded_trials=None))
 
 
 @pytest.mark.slow

@@ -8,16 +8,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from core_runs import Answers, Faulty, Shell, exact, never_called, plans, restore, straight
+from core_runs import Answers, Faulty, Shell, exact, plans, restore, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Controller, Cost, Judging, Outcome, Plan, UnresolvedPairs
+from adaptive_eval.core import Controller, Cost, Judging, Outcome, Plan
 from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import PER_UNIT, UNGRADED, Batch, exact_sum, trillionths
-from adaptive_eval.core.settings import Bench, Pace, Trials
 
 seeds = st.integers(0, 2**20)
 
@@ -73,18 +72,6 @@ def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -
         assert not stored & {ask[:3] for ask in requested}
         resumed.tell(answers.of(requested))
     assert exact(resumed.looks) == exact(expected.looks)
-
-
-def test_trials_that_ran_further_ahead_wait_until_a_round_needs_them() -> None:
-    plain = never_called(Bench(2, 3, np.array([0.0, 1.0])), policy=UnresolvedPairs(), trials=Trials(min=1, max=20))
-    ahead = replace(plain, pace=Pace(lookahead=3))
-    answers = Answers(ahead, 3)
-    outcomes = answers.of(Controller(ahead).ask(1000))
-    assert {outcome.trial for outcome in outcomes} == {0, 1, 2, 3}
-    resumed = Controller(plain)
-    looks = restore(resumed, outcomes)
-    assert [sum(look.trials) for look in looks] == [6, 12, 18, 24]
-    assert exact(straight(plain, answers).looks[:4]) == exact(looks)
 
 
 MODELS, QUESTIONS = 3, 5

@@ -16,7 +16,7 @@ from adaptive_eval.core.controller import FindVoid
 from adaptive_eval.core.corrected import ScoreCorrection, judge_corrected
 from adaptive_eval.core.judge import Criteria, DecidingLooks, Judging, LatchedVerdicts, judge
 from adaptive_eval.core.objectives import Best, Gate, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
-from adaptive_eval.core.result import ComparisonResult, Result
+from adaptive_eval.core.result import Result
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 from adaptive_eval.core.types import Ask, Cost, PairVerdict, Reason, Verdict
@@ -130,6 +130,7 @@ def test_reversals_are_all_that_were_called_and_turned() -> None:
     assert all(pair.reversed and pair.z > 0.0 and pair.verdict is Verdict.RESOLVED for pair in result.reversals)
     assert {row.tier for row in result.models} == {1}
     result = result_of(reversing(Threshold(0.5)))
+    assert {row.tier for row in result.models} == {1}
     assert [(pair.first, pair.second) for pair in result.reversals] == [(1, None), (2, None)]
     assert [pair.z > 0.0 for pair in result.reversals] == [False, True]
 
@@ -240,19 +241,9 @@ def correction(shift: Sequence[float], sigma: float | Sequence[float] = 0.01) ->
     return ScoreCorrection(shifts[:, None], variance[:, None])
 
 
-def order(result: Result) -> list[int]:
-    return [row.model for row in result.models]
-
-
 def verdicts(result: Result) -> dict[tuple[int, int | None], Verdict]:
     """Verdicts by the better and the worse model of each comparison."""
-    pairs = [comparison.verdict for comparison in result.comparisons]
-    return {(pair.first, pair.second): pair.verdict for pair in pairs}
-
-
-def only(result: Result) -> ComparisonResult:
-    (pair,) = result.comparisons
-    return pair
+    return {comparison.verdict[:2]: comparison.verdict.verdict for comparison in result.comparisons}
 
 
 RESOLVED, UNDECIDED = Verdict.RESOLVED, Verdict.UNDECIDED_BY_LABELS
@@ -270,7 +261,7 @@ def test_a_correction_without_shift_or_variance_changes_no_result() -> None:
 def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> None:
     run = finished_run()
     plain, corrected = result_of(run), result_of(run, correction([-0.4, 0.0, 0.0]))
-    assert order(plain) == [0, 1, 2] and order(corrected) == [1, 0, 2]
+    assert [row.model for row in corrected.models] == [1, 0, 2]
     scores = {row.model: row for row in plain.models}
     for row in corrected.models:
         shift = -0.4 if row.model == 0 else 0.0
@@ -293,11 +284,10 @@ def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> N
 def test_a_call_that_the_corrected_difference_does_not_support_is_undecided() -> None:
     run = finished_run()
     corrected = result_of(run, correction([-0.2, 0.0, 0.0]))
-    assert verdicts(corrected)[order(corrected)[0], order(corrected)[1]] is UNDECIDED
+    assert list(verdicts(corrected).values())[0] is UNDECIDED
     assert [row.tier for row in corrected.models] == [1, 1, 2]
     assert corrected.comparisons[0].called is None
     wide = result_of(run, correction([0.0, 0.0, 0.0], 0.3))
-    assert order(wide) == [0, 1, 2]
     assert set(verdicts(wide).values()) == {UNDECIDED} and [row.tier for row in wide.models] == [1, 1, 1]
 
 
@@ -309,7 +299,7 @@ def test_labels_never_newly_decide_a_comparison_with_an_unlabelled_model() -> No
     assert verdicts(corrected) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
     open_ = finished_run(skills=(0.5, 0.5), seed=1)
     plain, moved = result_of(open_), result_of(open_, correction([0.4, NONE]))
-    assert only(plain).verdict.verdict is only(moved).verdict.verdict is Verdict.OUT_OF_REACH
+    assert {*verdicts(plain).values(), *verdicts(moved).values()} == {Verdict.OUT_OF_REACH}
     both = result_of(open_, correction([0.4, 0.0]))
     assert verdicts(both) == {(0, 1): RESOLVED}, "labels of both decide"
 
@@ -318,10 +308,10 @@ def test_a_comparison_needs_the_trials_that_its_corrected_difference_takes() -> 
     """Half the difference takes four times the trials, more if labels leave some variance, and too much of that leaves
     no number that would do."""
     run, limit = finished_run(rule=ZScore(9.0), skills=(0.55, 0.6)), 9.0
-    graded = only(result_of(run))
+    (graded,) = result_of(run).comparisons
     halved = [graded.difference / 4 * (1 if model == graded.verdict.second else -1) for model in range(2)]
     exact, some, most = (
-        only(result_of(run, correction(halved, sigma))).verdict.trials_needed for sigma in (1e-7, 1e-3, 0.1)
+        result_of(run, correction(halved, sigma)).comparisons[0].verdict.trials_needed for sigma in (1e-7, 1e-3, 0.1)
     )
     today = graded.verdict.trials_needed
     assert exact == pytest.approx(4 * today, rel=1e-3)
@@ -330,16 +320,14 @@ def test_a_comparison_needs_the_trials_that_its_corrected_difference_takes() -> 
     assert some == pytest.approx(4 * today * allowed / (allowed - 2 * 1e-3**2), rel=1e-3)
     assert most == math.inf
     lenient = finished_run(objective=Best(), rule=NearBest(0.001), skills=(0.5, 0.51), trials=Trials(min=4, max=8))
-    assert only(result_of(lenient, correction([0.0, 0.0], 0.3))).verdict.trials_needed == math.inf
+    assert result_of(lenient, correction([0.0, 0.0], 0.3)).comparisons[0].verdict.trials_needed == math.inf
 
 
 def test_a_tie_is_judged_by_the_corrected_difference() -> None:
     run = finished_run(judging=Judging(delta=0.15), skills=(0.5, 0.5), seed=2)
-    plain = result_of(run)
-    assert only(plain).verdict.verdict is Verdict.TIED
+    assert [*verdicts(result_of(run)).values()] == [Verdict.TIED]
     for shift, sigma, verdict in ((0.0, 0.01, Verdict.TIED), (0.0, 0.2, UNDECIDED), (0.5, 0.01, RESOLVED)):
-        corrected = result_of(run, correction([shift, 0.0], sigma))
-        assert only(corrected).verdict.verdict is verdict
+        assert [*verdicts(result_of(run, correction([shift, 0.0], sigma))).values()] == [verdict]
 
 
 @pytest.mark.parametrize(
@@ -395,34 +383,29 @@ def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> Non
     assert verdicts(turned)[1, 0] is RESOLVED
 
 
-def run_with_cut_answers(cut: int, *, empty_from: int | None = None, stops: bool = True) -> Controller:
-    """A run of two models that are right in half of their trials, to its end. Of the first, answers to this many of the
-    20 questions are cut off, and all are empty from some trial on."""
-    bench, judging = Bench(2, 20, np.array([0.0, 1.0])), Judging(futility=None)
-    plan = Plan(bench, rule=ZScore(4.0), judging=judging, trials=Trials(min=8, max=24), pace=Pace(lookahead=0))
-    truncated = int(AnswerKind.TRUNCATED)
-    controller = Controller(replace(plan, unsure=UnsureGrades(truncated, 1), stops_on_alarm=stops))
+@pytest.mark.parametrize(
+    ("cut", "empty_from", "verdict"),
+    [(0, 99, RESOLVED), (8, 99, Verdict.BLOCKED), (0, 12, Verdict.BLOCKED)],
+    ids=["all complete", "some cut", "after an alarm"],
+)
+def test_labels_make_no_call_that_cut_answers_could_reverse_or_after_an_alarm(
+    cut: int, empty_from: int, verdict: Verdict
+) -> None:
+    """Two models are right in half of their trials. Of the first, answers to some questions are cut off, or all are
+    empty from some trial on."""
+    bench, truncated = Bench(2, 20, np.array([0.0, 1.0])), int(AnswerKind.TRUNCATED)
+    plan = Plan(bench, rule=ZScore(4.0), judging=Judging(futility=None), trials=Trials(min=8, max=24), pace=Pace(0))
+    plan = replace(plan, unsure=UnsureGrades(truncated, 1), stops_on_alarm=empty_from < 99)
 
     def grade(ask: Ask) -> tuple[int, int]:
-        bad = ask.model == 0 and empty_from is not None and ask.trial >= empty_from
-        kinds = int(AnswerKind.EMPTY) if bad else truncated * (ask.model == 0 and ask.question < cut)
+        kinds = truncated * (ask.model == 0 and ask.question < cut)
+        if ask.model == 0 and ask.trial >= empty_from:
+            kinds = int(AnswerKind.EMPTY)
         return int((ask.question + ask.trial) % 2 and not kinds), kinds
 
-    return play(controller, grade)
-
-
-@pytest.mark.parametrize(("cut", "verdict"), [(0, RESOLVED), (8, Verdict.BLOCKED)])
-def test_labels_make_no_call_that_cut_answers_could_reverse(cut: int, verdict: Verdict) -> None:
-    run = run_with_cut_answers(cut, stops=False)
-    corrected = result_of(run, correction([-0.3, 0.0]))
-    assert only(corrected).verdict.verdict is verdict
-
-
-def test_labels_make_no_new_call_after_an_alarm() -> None:
-    run = run_with_cut_answers(0, empty_from=12)
-    corrected = result_of(run, correction([-0.3, 0.0]))
-    assert run.finished is Reason.ALARM
-    assert only(corrected).verdict.verdict is Verdict.BLOCKED
+    run = play(Controller(plan), grade)
+    assert (run.finished is Reason.ALARM) == (empty_from < 99)
+    assert [*verdicts(result_of(run, correction([-0.3, 0.0]))).values()] == [verdict]
 
 
 def paths(

@@ -281,20 +281,6 @@ def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than
     assert 0.03 <= called.mean() <= binom.ppf(0.999, pairs, 0.1) / pairs
 
 
-def test_an_extended_run_continues_with_the_remaining_error() -> None:
-    bench, rng = Bench(2, OF_TEN, np.array([0.0, 1.0])), np.random.default_rng(4)
-    plan = Plan(bench, rule=Optimal(start=1 / 3, spacing=Spacing(2.0)), trials=Trials(min=4, max=12))
-
-    def grade(ask: Ask) -> int:
-        return int(rng.random() < (0.7, 0.5)[ask.model])
-
-    before = StageBefore(play(Controller(plan), grade, looks=1), (0, 1))
-    controller = play(Controller(replace(plan, trials=Trials(min=4, max=60), before=before)), grade)
-    assert len(controller.extensions) == 1 and controller.extensions[0].leaves_error
-    rule = controller.taker.rule
-    assert isinstance(rule, ContinuedOptimal) and 0.0 < rule.error_left[0] < 1.0 and np.isfinite(rule.height[0])
-
-
 def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> None:
     """No difference in the first rounds, and a large one from then on."""
     bench, rule = Bench(2, OF_TEN, np.array([0.0, 1.0])), Optimal(start=0.5, spacing=Spacing(2.0))
@@ -353,13 +339,6 @@ def test_each_pair_has_the_boundary_of_its_kind(information: float) -> None:
     assert COUPLED.boundary(alone) == pytest.approx(expected[:1])
     nobody = two_pairs(2.5, information, None)
     assert COUPLED.boundary(nobody) == pytest.approx(steep.boundary(nobody))
-
-
-def test_the_boundary_is_lower_where_near_copies_settle_and_higher_at_the_horizon() -> None:
-    """Both boundaries spend the same error, so that neither can be lower everywhere."""
-    early, late = (COUPLED.boundary(two_pairs(0.0, t, (True, False))) for t in (0.05, 1.0))
-    assert early[0] < 0.7 * early[1]
-    assert late[1] < late[0] < 1.2 * late[1]
 
 
 def test_a_changed_horizon_leaves_each_pair_what_its_own_boundary_left() -> None:
