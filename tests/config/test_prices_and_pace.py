@@ -223,8 +223,13 @@ def test_neither_caps_nor_judges_change_the_pace(tmp_path: Path, settings: tuple
     assert prepared.plan.pace == Pace(lookahead=12, opening=12, dedicated_servers=True)
 
 
-@pytest.mark.parametrize(("questions", "ahead"), [(30, 12), (150, 2), (360, 1), (361, 0), (5000, 0)])
-def test_rounds_that_fill_the_servers_alone_are_not_asked_ahead(questions: int, ahead: int) -> None:
-    assert make_pace(TrialsConfig(optimize="time"), questions) == Pace(
-        lookahead=ahead, opening=12, dedicated_servers=True
-    )
+@pytest.mark.parametrize(
+    ("questions", "max_trials", "ahead"),
+    [(1, 80, 12), (30, 80, 12), (30, 16, 2), (30, 4, 1), (90, 80, 4), (150, 80, 2), (360, 80, 1), (361, 80, 0)],
+)
+def test_rounds_run_ahead_by_part_of_the_horizon_and_not_where_one_fills_the_servers(
+    questions: int, max_trials: int, ahead: int
+) -> None:
+    trials, opening = TrialsConfig(min=1, max=max_trials, optimize="time"), round(0.15 * max_trials)
+    assert make_pace(trials, questions) == Pace(lookahead=ahead, opening=opening, dedicated_servers=True)
+    assert make_pace(trials.model_copy(update={"optimize": "cost"}), questions) == Pace()
