@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, never_called, plans, play, restore, straight
+from core_runs import Answers, Shell, after, exact, never_called, plans, play, restore, straight, verdicts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -295,11 +295,8 @@ def test_a_tight_budget_serves_the_comparison_closest_to_a_call() -> None:
 @settings(max_examples=examples(60), deadline=None)
 @given(plans(), seeds, st.integers(0, 60), st.booleans())
 def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, before: bool) -> None:
-    budget = Budget(plan.budget.trials, plan.budget.tokens, plan.budget.usd, plan.budget.gpu_seconds, 60.0)
-    capped = replace(plan, budget=budget)
-    answers = Answers(plan, seed)
-    expected = straight(plan, answers)
-    shell = Shell(capped, answers, np.random.default_rng(seed))
+    capped, answers = replace(plan, budget=replace(plan.budget, wall_seconds=60.0)), Answers(plan, seed)
+    expected, shell = straight(plan, answers), Shell(capped, answers, np.random.default_rng(seed))
     controller = shell.controller
     for _ in range(steps):
         controller.tick(59.9)
@@ -307,10 +304,7 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
             shell.step()
     looks, counts, ended = exact(controller.looks), controller.counts.copy(), controller.finished
     assert controller.tick(60.0), "also when it was finished before"
-    has_decided = bool(looks) and {call.verdict for call in controller.looks[-1].comparisons} <= {
-        Verdict.RESOLVED,
-        Verdict.TIED,
-    }
+    has_decided = bool(looks) and {*verdicts_of(controller).values()} <= {Verdict.RESOLVED, Verdict.TIED}
     assert controller.finished is (ended or (Reason.SETTLED if has_decided else Reason.WALL_TIME))
     assert controller.ask(100) == []
     assert controller.in_flight == 0

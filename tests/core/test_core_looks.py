@@ -336,16 +336,23 @@ def test_before_the_horizon_the_boundary_is_higher(trials: int, max_trials: int,
     assert needed(z, trials / max_trials, Sequential(start=start)) * trials == pytest.approx(root, rel=0.01)
 
 
-def test_beyond_the_horizon_the_boundary_stays_and_a_tie_goes_by_that_of_its_information() -> None:
-    c = WangTsiatis(0.25, 0.05).critical(0.10)
-    assert needed(0.5, 0.5, Sequential()) == pytest.approx((c / 0.5) ** 2, rel=0.01)
-    assert needed(0.1, 0.5, Sequential(), 0.06) == pytest.approx((c * 0.2 / 0.04) ** 2, rel=0.01)
-    assert needed(0.9, 0.5, ZScore(1.645)) == pytest.approx((1.645 / 0.9) ** 2), "a constant is met at once"
+C = WangTsiatis(0.25, 0.05).critical(0.10)
+DIRECT = (1.645 / 0.5) ** 2
 
 
-@pytest.mark.parametrize("delta", [0.021, 0.03, 0.06])
-def test_a_tie_within_delta_counts_where_it_is_sooner(delta: float) -> None:
-    """|d| + b s/sqrt(u) = delta has the root u = (b s/(delta - |d|))^2."""
-    tie = (1.645 * (0.02 / 0.5) / (delta - 0.02)) ** 2
-    assert needed(0.5, 0.5, ZScore(1.645), delta) == pytest.approx(min(tie, (1.645 / 0.5) ** 2))
-    assert needed(0.5, 0.5, ZScore(1.645), 0.02) == pytest.approx((1.645 / 0.5) ** 2)
+@pytest.mark.parametrize(
+    ("z", "rule", "delta", "expected"),
+    [
+        (0.5, Sequential(), 0.0, (C / 0.5) ** 2),
+        (0.1, Sequential(), 0.06, (C * 0.2 / 0.04) ** 2),
+        (0.9, ZScore(1.645), 0.0, (1.645 / 0.9) ** 2),
+        (0.5, ZScore(1.645), 0.02, DIRECT),
+        *((0.5, ZScore(1.645), d, min((1.645 * 0.04 / (d - 0.02)) ** 2, DIRECT)) for d in (0.021, 0.03, 0.06)),
+    ],
+)
+def test_beyond_the_horizon_the_boundary_stays_and_a_tie_counts_where_it_is_sooner(
+    z: float, rule: Rule, delta: float, expected: float
+) -> None:
+    """A tie goes by the boundary of its information: |d| + b s/sqrt(u) = delta has the root u = (b s/(delta - |d|))^2.
+    A constant is met at once."""
+    assert needed(z, 0.5, rule, delta) == pytest.approx(expected, rel=0.01 if isinstance(rule, Sequential) else 1e-6)

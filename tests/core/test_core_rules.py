@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,12 @@ from thoroughness import examples
 
 from adaptive_eval.core import Anytime, Ask, Controller, Evidence, NearBest, Outcome, Plan, Verdict
 from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts, forecast, judge
-from adaptive_eval.core.objectives import Baseline, Best, Gate, Objective, Pairs, Ranking, Threshold, TopK
+from adaptive_eval.core.objectives import Gate, Pairs, Ranking
 from adaptive_eval.core.optimal import MOST_LEFT, ContinuedOptimal, Optimal, Spacing
 from adaptive_eval.core.registry import RULES, make
 from adaptive_eval.core.rules import Correctable, Precision, Rule, ZScore, is_correctable, is_giving_up
 from adaptive_eval.core.sequential import KAPPA_BY_TRIAL, Coupled, Sequential
-from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
+from adaptive_eval.core.settings import Bench, Margin, Trials
 from adaptive_eval.core.stages import StageBefore, extended
 from adaptive_eval.testing.rules import check_boundary, check_p_values
 
@@ -170,47 +169,17 @@ def test_a_cap_gives_up_what_the_rule_would_go_on_with() -> None:
     assert pairs[0, 1].verdict is Verdict.OUT_OF_REACH
 
 
-EVERY_OBJECTIVE: tuple[Objective, ...] = (
-    Ranking(),
-    Best(),
-    TopK(2),
-    Baseline(1),
-    Pairs(((0, 1), (0, 2))),
-    Threshold(0.5),
-    Gate(Margin(1, 0.05)),
-)
-PACES = (Pace(), Pace(2), Pace(share=0.5))
-
-
-@pytest.mark.parametrize(
-    ("objective", "pace"),
-    [*zip(EVERY_OBJECTIVE, cycle(PACES), strict=False), *((Ranking(), pace) for pace in PACES[1:])],
-    ids=lambda value: type(value).__name__,
-)
-def test_runs_of_every_objective_and_pace_end_and_part_the_far_ones(objective: Objective, pace: Pace) -> None:
-    before = np.zeros((3, OF_TEN, 2), np.int64)
-    before[2] = 1  # R0
-    bench = Bench(3, OF_TEN, np.array([0.0, 1.0]), prior_counts=before)
-    controller = Controller(
-        Plan(bench, objective=objective, rule=Optimal(spacing=Spacing(2.0)), trials=Trials(min=4, max=30), pace=pace)
-    )
-    rng, needed = np.random.default_rng(0), np.ones(3, bool)
-    while controller.finished is None:
-        requested = controller.ask(1 << 20)
-        assert all(needed[ask.model] for ask in requested), "who is not wanted again is not asked"
-        looks = controller.tell(Outcome(*ask[:3], int(rng.random() < (0.9, 0.5, 0.5)[ask.model])) for ask in requested)
-        needed = controller.needed_models() if looks else needed
-    assert controller.last_look is not None
-    last = {(pair.first, pair.second): pair.verdict for pair in controller.looks[-1].comparisons}
-    assert Verdict.OPEN not in last.values()
-    assert controller.last_look.memory.call[0] == 1, "0.9 against 0.5, or against the value 0.5"
-
-
 @pytest.mark.parametrize("shared", [{"judging": Judging(familywise=True)}, {"coupled": True}], ids=str)
 def test_the_variant_without_futility_decides_for_shared_errors_or_seeds(shared: dict[str, Any]) -> None:
     plan = Plan(Bench(3, OF_TEN, np.array([0.0, 1.0])), rule=OPTIMAL, **shared)
     rule = plan.deciding_rule
     assert is_correctable(rule) and not is_giving_up(rule) and rule.confidence == OPTIMAL.confidence
+    assert isinstance(rule, Coupled) == plan.coupled
+
+
+def test_a_rule_that_is_given_decides_at_the_spacing_of_the_plan() -> None:
+    plan = Plan(Bench(2, OF_TWENTY, weights=np.array([0.0, 1.0])), objective=Pairs(((0, 1),)))
+    assert plan.deciding_rule == Optimal(spacing=plan.spacing, rests=True)
 
 
 def paths(pairs: int, times: NDArray[np.float64], start: NDArray[np.float64], at: float, seed: int) -> list[Evidence]:
@@ -356,14 +325,6 @@ def test_a_changed_horizon_leaves_each_pair_what_its_own_boundary_left() -> None
         assert of_each.tolist() == [ask(rule)[number] for number, rule in enumerate(apart)]
     again = after.extended(looks, now, 0.02).at_level(0.01)
     assert isinstance(again, Coupled) and not again.by_pair and again.confidence == 0.99
-
-
-def test_a_run_has_it_where_seeds_are_shared_and_the_rule_is_its_own() -> None:
-    bench = Bench(2, OF_TWENTY, weights=np.array([0.0, 1.0]))
-    plan = Plan(bench, objective=Pairs(((0, 1),)), coupled=True)
-    assert plan.deciding_rule == Coupled.from_rule(Sequential())
-    alone = replace(plan, coupled=False)
-    assert alone.deciding_rule == Optimal(spacing=alone.spacing, rests=True)
 
 
 def gated(plan: Plan, seed: int, earlier: bool) -> int:
