@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checked_text import check_text
+from checked_text import check_text, config_in
 from two_by_two import HEADER
 
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
@@ -38,9 +38,7 @@ models:
 
 @pytest.fixture
 def config() -> RunConfig:
-    config = check_text(CONFIG, Path("run.yaml"), (), {}).config
-    assert config is not None
-    return config
+    return config_in(CONFIG)
 
 
 def test_the_worst_trial_has_the_longest_prompt_and_answer_and_prompts_are_rendered_once(

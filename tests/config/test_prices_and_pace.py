@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from checked_text import check_text
+from checked_text import config_in, problems_in
 
 from adaptive_eval.config.decisions import TrialsConfig
 from adaptive_eval.config.load import load_config
@@ -23,18 +23,8 @@ HEAD = "questions: q.jsonl\ngrader: math\nsampling: {max_tokens: 1000}\nmodels:\
 MODEL = "  - {{name: a, base_url: http://a/v1, price: {{input: 1, output: 3}}, {}}}\n  - {{name: b, base_url: http://b/v1}}\n"
 
 
-def problems_in(options: str, head: str = HEAD) -> list[str]:
-    return [str(problem) for problem in check_text(head + MODEL.format(options), Path("b.yaml")).problems]
-
-
-def read(text: str) -> RunConfig:
-    config = check_text(text, Path("b.yaml")).config
-    assert config is not None
-    return config
-
-
 def model(options: str) -> ModelConfig:
-    return read(HEAD + MODEL.format(options)).models[0]
+    return config_in(HEAD + MODEL.format(options)).models[0]
 
 
 @pytest.mark.parametrize(
@@ -48,9 +38,9 @@ def model(options: str) -> ModelConfig:
     ],
 )
 def test_what_a_service_cannot_do_is_refused(options: str, why: str) -> None:
-    problems = problems_in(options)
+    problems = problems_in(HEAD + MODEL.format(options))
     assert any(why in problem for problem in problems), problems
-    unbounded = problems_in("batch: anthropic", HEAD.replace("1000", "null"))
+    unbounded = problems_in(HEAD.replace("1000", "null") + MODEL.format("batch: anthropic"))
     assert any("needs sampling.max_tokens" in line for line in unbounded), "its messages need the longest answer"
     body = "sampling: {extra_body: {service_tier: flex, top_a: 1}}"
     assert model(f"batch: openai, {body}").sampling.extra_body == {"top_a": 1}, "no tier for a batch"
@@ -66,7 +56,7 @@ def test_prices_are_those_of_the_way_an_answer_came() -> None:
     assert [trial_cost(batched)(answer).usd for answer in answers] == [4.0, 2.0]
     assert trial_cost(direct)(answers[0]).usd == 4.0
     assert usage_cost(batched, 1e6, 1e6, 1.0).usd == 2.0, "a forecast counts at batch prices"
-    config = read(HEAD + MODEL.format("batch: openai")).model_copy(update={"models": [batched, direct]})
+    config = config_in(HEAD + MODEL.format("batch: openai")).model_copy(update={"models": [batched, direct]})
     worst = [cost.usd for cost in worst_costs(config, (), [100, 100])]
     assert worst[0] == worst[1] / 2.0
 
@@ -80,7 +70,7 @@ def test_calls_begin_with_the_first_round_that_caps_allow_or_that_there_was(
 ) -> None:
     budget = "" if tokens is None else f"budget: {{tokens: {tokens}}}\n"
     head = f"trials: {{min: 4, max: 40}}\n{budget}{HEAD}"
-    config = read(head + MODEL.format("batch: openai"))
+    config = config_in(head + MODEL.format("batch: openai"))
     questions = [Question(f"q{number}", "?", "1") for number in range(10)]
     plan = make_plan(config, questions, [Cost(1000, 0.003)] * 2, RunFacts(capped_opening=capped))
     assert isinstance(plan.rule, Optimal)
@@ -89,7 +79,7 @@ def test_calls_begin_with_the_first_round_that_caps_allow_or_that_there_was(
 
 def test_no_gpu_time_is_reserved_on_servers_of_the_run_itself() -> None:
     rows = "  - {name: a, launch: {}, gpus: 2}\n  - {name: b, base_url: http://b/v1, gpus: 2}\n"
-    config = read(HEAD + rows)
+    config = config_in(HEAD + rows)
     entry = config.models[1]
     expected = entry.sampling.timeout * DEFAULT.attempts * 2 / entry.concurrency.in_flight
     assert [cost.gpu_seconds for cost in worst_costs(config, (), [100, 100])] == [0.0, expected]
@@ -111,9 +101,7 @@ PLAIN, CACHING = "{input: 4, output: 3}", "{input: 4, cached_input: 1, output: 3
 
 def priced(price: str, options: str = "", grader: str = "math") -> RunConfig:
     text = (HEAD + MODEL.format("api_key_env: K" + options)).replace("{input: 1, output: 3}", price)
-    checked = check_text(text.replace("grader: math", f"grader: {grader}"), Path("p.yaml"))
-    assert checked.config is not None, checked.problems
-    return checked.config
+    return config_in(text.replace("grader: math", f"grader: {grader}"))
 
 
 def test_cached_tokens_have_a_price_of_their_own_if_it_is_given_and_caps_reserve_the_full_one() -> None:
@@ -132,8 +120,8 @@ def test_cached_tokens_have_a_price_of_their_own_if_it_is_given_and_caps_reserve
     costs = [seat.cost(2 * MILLION, MILLION, 1.0, cached) for seat in judge.seats for cached in (0, MILLION)]
     assert [cost.usd for cost in costs] == [11.0, 8.0]
     text = (HEAD + MODEL.format("api_key_env: K")).replace("{input: 1,", "{input: 1, cached_input: 1.25,")
-    problems = check_text(text, Path("p.yaml")).problems
-    assert any("cached_input" in str(problem) and "must not exceed" in str(problem) for problem in problems), problems
+    problems = problems_in(text)
+    assert any("cached_input" in problem and "must not exceed" in problem for problem in problems), problems
 
 
 BARE = "questions: q.jsonl\ngrader: math\n"
@@ -142,7 +130,7 @@ FREE = "price: {input: 0, output: 0}"
 
 
 def chosen(models: str, more: str = "sampling: {max_tokens: 32000}\n") -> tuple[str, str]:
-    config = read(f"{BARE}{more}models:\n{models}")
+    config = config_in(f"{BARE}{more}models:\n{models}")
     return choose_optimize(config.models, config.trials)
 
 
@@ -190,8 +178,7 @@ def test_answers_are_paid_for_where_every_model_has_a_price_or_something_to_be_k
 )
 def test_a_cap_on_usd_needs_no_price_of_a_server_of_your_own(models: str, problem: str | None) -> None:
     text = f"{BARE}sampling: {{max_tokens: 32000}}\nbudget: {{usd: 5}}\nmodels:\n{models}"
-    checked = check_text(text, Path("bench.yaml"), (), {"KEY": "k"})
-    problems = "\n".join(map(str, checked.problems))
+    problems = "\n".join(problems_in(text, KEY="k"))
     assert (problems == "") if problem is None else (problem in problems)
 
 

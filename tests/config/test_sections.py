@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from checked_text import check_text
+from checked_text import config_in, problems_in
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.checks import may_draw
@@ -165,10 +165,6 @@ def judged(server: str) -> str:
     return HEAD.replace("grader: math", JUDGE % server)
 
 
-def problems(text: str) -> list[str]:
-    return [str(problem) for problem in check_text(text, Path("run.yaml"), (), {}).problems]
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -183,12 +179,12 @@ def problems(text: str) -> list[str]:
     ],
 )
 def test_what_cannot_be_compared_is_refused(text: str, says: str) -> None:
-    assert any(says in problem for problem in problems(text)), problems(text)
+    assert any(says in problem for problem in problems_in(text)), problems_in(text)
 
 
 def test_what_commands_report_and_free_verdicts_can_be_compared() -> None:
     for models in (HEAD + COMMAND, judged("price: {input: 0, output: 0}") + SECOND, judged("gpus: 1") + SECOND):
-        assert not any("cheapest" in problem for problem in problems(models + ASKED)), models
+        assert not any("cheapest" in problem for problem in problems_in(models + ASKED)), models
 
 
 SAID = "The cheapest model that is not more than %d points behind any other is chosen."
@@ -206,8 +202,7 @@ SAID = "The cheapest model that is not more than %d points behind any other is c
 def test_prices_make_costs_and_the_report_says_it_in_the_units_of_its_scores(
     text: str, objective: Objective, said: str
 ) -> None:
-    config = check_text(HEAD + text, Path("run.yaml"), (), {}).config
-    assert config is not None, problems(HEAD + text)
+    config = config_in(HEAD + text)
     assert decisions_in_words(config, {}, began_at=1, imported=False).objective == said
     plan = prepare(config).plan
     assert plan.objective == objective
