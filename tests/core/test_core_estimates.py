@@ -6,9 +6,6 @@ import core_oracle as oracle
 import numpy as np
 import pytest
 from core_runs import Answers, result_of, straight
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from thoroughness import examples
 
 from adaptive_eval.core import Baseline, Bench, Best, Plan, PrecisionOf, Threshold, Trials
 from adaptive_eval.core.evidence import Estimates, Prior, estimate, update, weigh_evidence
@@ -34,17 +31,6 @@ def some_counts(models: int, questions: int, categories: int = 2, seed: int = 0)
     counts = rng.integers(0, 9, (models, questions, categories))
     counts[..., 0] += counts.sum(axis=-1) == 0
     return counts
-
-
-@priors
-@settings(max_examples=examples(40), deadline=None)
-@given(seed=st.integers(0, 10**6), scale=st.floats(0.01, 100.0), shift=st.floats(-10.0, 10.0))
-def test_another_unit_of_weights_is_one_of_scores(prior: Prior, seed: int, scale: float, shift: float) -> None:
-    counts, weights = some_counts(3, 4, 3, seed), np.array([0.0, 0.5, 1.0])
-    plain = estimate(counts, weights, prior, np.array(80))
-    other = estimate(counts, shift + scale * weights, prior, np.array(80))
-    np.testing.assert_allclose(other.score, shift + scale * plain.score, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(other.var, scale**2 * plain.var, rtol=1e-6)
 
 
 def test_only_the_models_of_a_round_are_estimated_anew() -> None:

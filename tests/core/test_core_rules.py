@@ -11,7 +11,6 @@ from core_runs import look_of, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.stats import binom, norm
 from thoroughness import examples
 
@@ -25,6 +24,7 @@ from adaptive_eval.core.sequential import KAPPA_BY_TRIAL, Coupled, Sequential
 from adaptive_eval.core.settings import Bench, Margin, Trials
 from adaptive_eval.core.stages import StageBefore, extended
 from adaptive_eval.testing.rules import check_boundary, check_p_values
+from scorio.sinf import Mixture
 
 
 def test_the_published_boundary_is_a_constant() -> None:
@@ -34,37 +34,29 @@ def test_the_published_boundary_is_a_constant() -> None:
 
 
 @pytest.mark.parametrize(("kappa", "at_looks"), [(0.0, 2.511), (0.25, 2.042), (0.5, 1.898)])
-def test_sequential_holds_at_every_look_of_a_fine_schedule(kappa: float, at_looks: float) -> None:
+def test_sequential_holds_at_every_look_from_its_start_on(kappa: float, at_looks: float) -> None:
     """The constants of 77 equal looks, by recursive quadrature, bound those of any looks, and not by much."""
-    constant = float(Sequential(kappa=kappa).boundary(evidence(2, [0.0], [1.0]))[0])
+    rule = Sequential(kappa=kappa)
+    constant = float(rule.boundary(evidence(2, [0.0], [1.0]))[0])
     assert at_looks < constant < at_looks + 0.15
-    rising = Sequential(kappa=kappa).boundary(evidence(3, [0.0] * 3, [0.05, 0.3, 1.3]))
-    np.testing.assert_allclose(rising, [constant * t**-kappa for t in (0.05, 0.3, 1.0)], rtol=1e-8)
+    times = [0.0, 0.0499, 0.05, 0.3, 1.3, 1.0]
+    expected = [np.inf, np.inf, *(constant * t**-kappa for t in (0.05, 0.3, 1.0, 1.0))]
+    np.testing.assert_allclose(rule.boundary(evidence(4, [0.0] * 6, times)), expected, rtol=1e-8)
+    first, second, third, *_ = rule.p_value(evidence(4, [90.0] * 6, times), 1).tolist()
+    assert first == second == 1.0 and third < 1e-4
 
 
-def test_sequential_calls_nothing_before_its_start_and_with_one_look_is_the_plain_test() -> None:
-    on = evidence(3, [9.0] * 3, [0.0, 0.0499, 0.05])
-    assert np.isinf(Sequential().boundary(on)).tolist() == [True, True, False]
-    assert Sequential().p_value(on, 1).tolist()[:2] == [1.0, 1.0]
-    assert Sequential().p_value(on, 1)[2] < 1e-4
+def test_sequential_with_one_look_is_the_plain_test() -> None:
     on = evidence(2, [1.7], [1.0])
     assert Sequential(start=1.0).boundary(on)[0] == pytest.approx(norm.ppf(0.95), abs=1e-3)
     assert Sequential(start=1.0).p_value(on, 1)[0] == pytest.approx(norm.sf(1.7), abs=1e-4)
 
 
-def test_anytime_is_the_normal_mixture() -> None:
-    """sqrt((1 + 1/r)(ln(1 + r) + 2 ln(1/alpha))), r proportional to t, with its least value at the optimum."""
-    alpha = 0.10
-    tightest = brentq(lambda r: r - math.log1p(r) - 2.0 * math.log(1.0 / alpha), 1e-6, 100.0)
-    times = [0.05, 0.2, 0.5, 1.0]
-    expected = []
-    for t in times:
-        r = tightest * t / 0.5
-        expected.append(math.sqrt((1.0 + 1.0 / r) * (math.log1p(r) + 2.0 * math.log(1.0 / alpha))))
-    boundaries = Anytime().boundary(evidence(4, [0.0] * 6, [*times, 0.499, 0.501]))
-    np.testing.assert_allclose(boundaries[:4], expected, rtol=1e-9)
-    assert boundaries.min() == boundaries[2]
-    assert np.isinf(Anytime().boundary(evidence(2, [9.0], [0.049]))).all()
+def test_anytime_is_the_normal_mixture_with_its_least_value_at_the_optimum() -> None:
+    times = [0.049, 0.05, 0.2, 0.499, 0.5, 0.501]
+    boundaries = Anytime().boundary(evidence(4, [0.0] * 6, times))
+    np.testing.assert_allclose(boundaries[1:], Mixture(0.10, 0.5).at(np.array(times[1:])), rtol=1e-9)
+    assert np.isinf(boundaries[0]) and boundaries.min() == boundaries[4]
 
 
 def test_near_best_tests_whether_the_model_ahead_is_worse_by_the_margin() -> None:
