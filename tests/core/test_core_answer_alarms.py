@@ -85,11 +85,17 @@ def test_passes_over_the_questions_hold_every_trial_once(numbers: list[int], tog
 # -- what raises an alarm --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "since"), in_turns(AnswerKind, [3, 8, 11]))
-def test_a_kind_that_becomes_more_frequent_ends_the_run(kind: AnswerKind, since: int) -> None:
+BOTH = AnswerKind.REASONING_ONLY | AnswerKind.EMPTY
+
+
+@pytest.mark.parametrize(("kinds", "since"), [*in_turns(AnswerKind, [3, 8, 11]), (BOTH, 3)])
+def test_a_kind_that_becomes_more_frequent_ends_the_run(kinds: AnswerKind, since: int) -> None:
+    """The most specific one of several is named."""
+    kind = AnswerKind.REASONING_ONLY if kinds == BOTH else kinds
+
     def grade(ask: Ask) -> tuple[int, int]:
         bad = ask.model == 1 and ask.trial >= since and ask.question % 10 < 4  # fewer than a silent round has
-        return (0, kind) if bad else (fair(ask), 0)
+        return (0, kinds) if bad else (fair(ask), 0)
 
     controller = play(Controller(plan_for()), grade)
     assert controller.finished is Reason.ALARM and controller.set_aside[1].cause is Cause.ANSWERS
@@ -120,12 +126,6 @@ def test_answers_to_hard_questions_raise_no_alarm() -> None:
     trials = np.array([[4] * QUESTIONS, [1] * hard + [0] * hard, [9] * hard + [0] * hard])
     always = np.arange(QUESTIONS) < hard
     assert np.all(log_chances(trials, trials * always, np.array([1, 2])) == 0.0)
-
-
-def test_the_most_specific_of_two_kinds_is_named() -> None:
-    both = AnswerKind.REASONING_ONLY | AnswerKind.EMPTY
-    controller = play(Controller(plan_for()), lambda ask: (0, both) if ask.model and ask.trial >= 3 else (fair(ask), 0))
-    assert [alarm.kind for alarm in controller.alarms] == [AnswerKind.REASONING_ONLY]
 
 
 def test_an_alarm_on_drawn_questions_keeps_the_first_of_the_sample() -> None:

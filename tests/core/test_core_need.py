@@ -6,7 +6,7 @@ from core_looks import evidence
 from core_runs import Answers, look_of, never_called, play_chances, standing_of, straight
 from scipy.stats import binom, norm
 
-from adaptive_eval.core import Controller, Evidence, Judging, Plan, UnresolvedPairs, ZScore
+from adaptive_eval.core import Controller, Judging, Plan, Rule, UnresolvedPairs, ZScore
 from adaptive_eval.core.compose import times_to_decision
 from adaptive_eval.core.in_flight import clock_seconds
 from adaptive_eval.core.look import likely_open
@@ -21,19 +21,15 @@ QUESTIONS = 10
 BINARY = np.array([0.0, 1.0])
 
 
-def pair(z: float, information: float) -> Evidence:
-    return evidence(2, [z], [information], [0.1 / np.sqrt(2.0)] * 2)
-
-
-def times(z: float, information: float, **judging: float | None) -> float:
-    return float(times_to_decision(pair(z, information), Sequential(), Judging(**judging))[0])  # type: ignore[arg-type]
-
-
 def test_the_soonest_is_where_a_pair_would_be_called_or_given_up() -> None:
     """A constant boundary b is reached with (b/z)^2 times the trials, here searched in twelve steps to the horizon."""
-    soonest = times_to_decision(pair(1.2, 0.1), ZScore(2.4), Judging(futility=None))[0]
-    assert 4.0 <= soonest <= 4.0 * 10.0 ** (1.0 / 12.0)
-    given_up, horizon = times(0.0, 0.1, futility=0.3), times(0.0, 0.1, futility=None)
+
+    def times(z: float, rule: Rule, futility: float | None) -> float:
+        pair = evidence(2, [z], [0.1], [0.1 / np.sqrt(2.0)] * 2)
+        return float(times_to_decision(pair, rule, Judging(futility=futility))[0])
+
+    assert 4.0 <= times(1.2, ZScore(2.4), None) <= 4.0 * 10.0 ** (1.0 / 12.0)
+    given_up, horizon = (times(0.0, Sequential(), futility) for futility in (0.3, None))
     assert 1.0 < given_up < horizon == pytest.approx(10.0)
 
 

@@ -202,13 +202,15 @@ def with_stored_trials(plan: Plan, answers: Answers) -> Controller:
     return controller
 
 
-def test_the_first_look_uses_all_stored_trials() -> None:
-    bench = Bench(2, 3, BINARY)
+@pytest.mark.parametrize("cap", [None, 10])
+def test_the_first_look_uses_all_stored_trials_and_caps_count_them(cap: int | None) -> None:
     first = np.array([[7, 5, 9], [4, 6, 5]])
-    plan = Plan(bench, trials=Trials(min=4, max=10), pace=Pace(lookahead=2), first=first)
-    controller = with_stored_trials(plan, Answers(plan, 1))
-    assert controller.looks[0].trials == (21, 15)
+    trials, budget = Trials(min=4, max=80), Budget(trials=cap)
+    plan = Plan(Bench(2, 3, BINARY), trials=trials, pace=Pace(lookahead=2), budget=budget, first=first)
+    controller = with_stored_trials(plan, Answers(plan, 1, skill=lambda model, question: 0.5))
+    assert [look.trials for look in controller.looks] == [(21, 15)]
     assert controller.counts.sum(axis=2).tolist() == first.tolist()
+    assert (controller.finished is Reason.BUDGET) == (cap is not None)
 
 
 def test_what_is_below_the_minimum_is_asked_first_and_nothing_runs_ahead_of_it() -> None:
@@ -221,18 +223,6 @@ def test_what_is_below_the_minimum_is_asked_first_and_nothing_runs_ahead_of_it()
         *((0, 1, trial) for trial in (2, 3)),
         *((2, question, trial) for trial in range(4) for question in (0, 1)),
     ]
-
-
-def test_caps_count_stored_trials_but_do_not_prevent_a_look() -> None:
-    plan = Plan(
-        Bench(2, 3, BINARY),
-        trials=Trials(min=4, max=80),
-        budget=Budget(trials=10),
-        first=np.full((2, 3), 9, dtype=np.int64),
-    )
-    controller = with_stored_trials(plan, Answers(plan, 1, skill=lambda model, question: 0.5))
-    assert len(controller.looks) == 1
-    assert controller.finished is Reason.BUDGET
 
 
 class Fixed(Answers):

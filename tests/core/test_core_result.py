@@ -65,12 +65,6 @@ def test_models_from_best_to_worst_on_both_scales() -> None:
     assert result.reversals == ()
 
 
-def sampled(values: list[float]) -> float:
-    """Standard error of the mean when the questions are a sample."""
-    mean = sum(values) / len(values)
-    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) * (len(values) - 1)))
-
-
 def test_agreeing_questions_do_not_make_similar_questions_more_certain() -> None:
     """All wrong, all right and all alike: the question means agree, but the posterior allows that they may differ."""
     result = result_of(run_to_end(plan(), [[0] * 4, [10] * 4, [5] * 4]))
