@@ -129,11 +129,6 @@ PRICE = "price: {input: 1, output: 10}"
 FREE = "price: {input: 0, output: 0}"
 
 
-def chosen(models: str, more: str = "sampling: {max_tokens: 32000}\n") -> tuple[str, str]:
-    config = config_in(f"{BARE}{more}models:\n{models}")
-    return choose_optimize(config.models, config.trials)
-
-
 def two(options: str) -> str:
     return "".join(f"  - {{name: {name}, base_url: http://{name}/v1, {options}}}\n" for name in "ab")
 
@@ -141,29 +136,44 @@ def two(options: str) -> str:
 TWO = "  - {name: a, base_url: http://a/v1}\n  - {name: b, base_url: http://b/v1}\n"
 
 
-def test_time_is_paid_for_on_servers_of_your_own() -> None:
-    """Whatever is known of the length of answers."""
-    launched = "".join(f"  - {{name: {name}, launch: {{}}}}\n" for name in "ab")
-    reasons = {
-        TWO: "without price and key",
-        launched: "started by the run",
-        two("gpus: 1"): "with gpus",
-        two(f"gpus: 1, {PRICE}"): "with gpus",
-        two(FREE): "with price 0",
-        two(FREE) + "  - {name: c, base_url: http://c/v1}\n": "with price 0 or without price and key",
-    }
-    for models, why in reasons.items():
-        for more in ("", "sampling: {max_tokens: 32000}\n"):
-            reason = f"all models are on your own servers ({why}), where you pay for time"
-            assert chosen(models, more) == ("time", reason)
+LAUNCHED = "".join(f"  - {{name: {name}, launch: {{}}}}\n" for name in "ab")
+KEYED = "  - {name: c, base_url: http://c/v1, api_key_env: KEY}\n"
+PROVIDER = "  - {name: a, base_url: https://api.openai.com/v1}\n  - {name: b, base_url: http://b/v1, auth: m:A}\n"
+OWN = "%s on your own servers (%s), where you pay for time"
+AHEAD = ". Requests to the other models are sent ahead, too"
+NOBODY = "no model is known to be on a server of your own, so you pay for answers"
 
 
-def test_answers_are_paid_for_where_every_model_has_a_price_or_something_to_be_known_by() -> None:
-    """A provider's address is enough; headers, or a signature of one's own, may be credentials as well."""
-    provider = "  - {name: a, base_url: https://api.openai.com/v1}\n  - {name: b, base_url: http://b/v1, auth: m:A}\n"
-    known_by = (PRICE, "api_key_env: KEY", "headers: {x-key: abc}", "auth: my.signs:Auth", "batch: openai")
-    for models in (provider, two("batch: openai, api_key_env: KEY"), *map(two, known_by)):
-        assert chosen(models) == ("cost", "no model is known to be on a server of your own, so you pay for answers")
+@pytest.mark.parametrize("more", ["", "sampling: {max_tokens: 32000}\n"], ids=["any length", "a known length"])
+@pytest.mark.parametrize(
+    ("models", "pace", "reason"),
+    [
+        (TWO, "time", OWN % ("all models are", "without price and key")),
+        (LAUNCHED, "time", OWN % ("all models are", "started by the run")),
+        (two("gpus: 1"), "time", OWN % ("all models are", "with gpus")),
+        (two(f"gpus: 1, {PRICE}"), "time", OWN % ("all models are", "with gpus")),
+        (two(FREE), "time", OWN % ("all models are", "with price 0")),
+        (
+            two(FREE) + "  - {name: c, base_url: http://c/v1}\n",
+            "time",
+            OWN % ("all models are", "with price 0 or without price and key"),
+        ),
+        # one model with a key does not slow the others down
+        (TWO + KEYED, "time", OWN % ("a and 1 more are", "without price and key") + AHEAD),
+        (KEYED + "  - {name: a, base_url: http://a/v1}\n", "time", OWN % ("a is", "without price and key") + AHEAD),
+        # a provider's address is enough; headers, or a signature of one's own, may be credentials as well
+        (PROVIDER, "cost", NOBODY),
+        (two("batch: openai, api_key_env: KEY"), "cost", NOBODY),
+        *(
+            (two(known_by), "cost", NOBODY)
+            for known_by in (PRICE, "api_key_env: KEY", "headers: {x-key: abc}", "auth: my.signs:Auth", "batch: openai")
+        ),
+    ],
+)
+def test_the_pace_goes_by_whose_servers_are_paid_for(models: str, pace: str, reason: str, more: str) -> None:
+    config = config_in(f"{BARE}{more}models:\n{models}")
+    chosen, why = choose_optimize(config.models, config.trials)
+    assert (chosen, why) == (pace, reason)
 
 
 @pytest.mark.parametrize(
@@ -180,16 +190,6 @@ def test_a_cap_on_usd_needs_no_price_of_a_server_of_your_own(models: str, proble
     text = f"{BARE}sampling: {{max_tokens: 32000}}\nbudget: {{usd: 5}}\nmodels:\n{models}"
     problems = "\n".join(problems_in(text, KEY="k"))
     assert (problems == "") if problem is None else (problem in problems)
-
-
-def test_one_model_with_a_key_does_not_slow_the_others_down_and_the_reason_names_whose_servers_are_meant() -> None:
-    keyed = "  - {name: c, base_url: http://c/v1, api_key_env: KEY}\n"
-    assert chosen(TWO + keyed) == (
-        "time",
-        "a and 1 more are on your own servers (without price and key), where you pay for time. Requests to the "
-        "other models are sent ahead, too",
-    )
-    assert chosen(keyed + "  - {name: a, base_url: http://a/v1}\n")[1].startswith("a is on your own servers")
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,8 @@ def test_a_trial_is_told_once() -> None:
     controller.tell(outcomes[:1])
     with pytest.raises(ValueError, match="the same trial was told twice: Outcome"):
         controller.tell(outcomes[:1])
+    with pytest.raises(ValueError, match="was told twice"):
+        controller.take(outcomes[:1])
     controller.tell(outcome for outcome in outcomes[1:] if outcome.trial == 0)
     assert len(controller.looks) == 1
     with pytest.raises(ValueError, match="no round in flight holds this trial"):

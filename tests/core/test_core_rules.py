@@ -293,6 +293,10 @@ def test_each_pair_has_the_boundary_of_its_kind(information: float) -> None:
     flat, steep = Sequential(start=0.05, kappa=KAPPA_BY_TRIAL), Sequential(start=0.05)
     seen = two_pairs(2.5, information, (True, False))
     expected = [flat.boundary(seen)[0], steep.boundary(seen)[1]]
+    if information < 0.1:
+        assert expected[0] < 0.7 * expected[1], "lower where near copies settle"
+    if information == 1.0:
+        assert expected[1] < expected[0] < 1.2 * expected[1], "both spend the same error"
     assert COUPLED.boundary(seen) == pytest.approx(expected)
     assert COUPLED.p_value(seen, 1) == pytest.approx([flat.p_value(seen, 1)[0], steep.p_value(seen, 1)[1]])
     assert COUPLED.at_level(0.01).boundary(seen)[1] == pytest.approx(replace(steep, confidence=0.99).boundary(seen)[1])

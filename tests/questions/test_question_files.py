@@ -136,25 +136,6 @@ class TestJsonl:
         path.write_text(json.dumps([{"prompt": "a?", "answer": "1"}, {"prompt": "b?", "answer": 2}], indent=indent))
         assert [(question.prompt, question.answer) for question in load(path)] == [("a?", "1"), ("b?", "2")]
 
-    @pytest.mark.parametrize(
-        ("text", "problem"),
-        [
-            ('[{"prompt": "a?", "answer": "1"}, 5]', "entry 2: is a number, not an object"),
-            ('[{"prompt": "a?"}]', "entry 1: has no field 'answer'"),
-            ('[\n{"prompt": "a?"\n', "is not JSON at line .*; write an array of objects, or one object per line"),
-            ('[1]\n{"prompt": "a?", "answer": "1"}', "is not JSON at .* .extra data.; write an array of objects, or"),
-            ("[]", "there are no questions"),
-            ("", "there are no questions"),
-            ("[" * 100_000, "nested too deeply"),
-            ('[{"prompt": "a?", "answer": "1", "prompt": "b?"}]', "has an object with the key 'prompt' twice"),
-            ('{"prompt": "a?", "answer": "1"}\n{"prompt": "b", "answer": 1, "answer": 2}', "line 2: .*'answer' twice"),
-        ],
-    )
-    def test_an_array_with_mistakes_says_where(self, tmp_path: Path, text: str, problem: str) -> None:
-        path = tmp_path / "q.json"
-        path.write_text(text)
-        assert re.search(problem, refusal(path))
-
     @settings(max_examples=examples(60))
     @given(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=5, unique_by=str.strip))
     def test_any_text_comes_back_as_it_was(self, tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
@@ -266,25 +247,6 @@ class TestCsv:
         assert [(q.prompt, q.answer) for q in load(path)] == [('a "b",\r\nc', "1"), ("d", "002")]
         assert len(load(self.write(tmp_path, f'prompt,answer\n"{"x" * 300_000}",1\n'))[0].prompt) == 300_000
 
-    def test_lines_are_counted_as_an_editor_does(self, tmp_path: Path) -> None:
-        path = self.write(tmp_path, 'prompt,answer\n"two\nlines",1\nthree,fields,here\n"",1\n')
-        message = refusal(path)
-        assert "line 4: has 3 values, but the header has 2" in message
-        assert "line 5: the prompt is empty" in message
-
-    @pytest.mark.parametrize(
-        ("text", "problem"),
-        [
-            ("prompt,prompt\n1,2\n", "line 1: needs a header"),
-            ("", "is empty, but must have a header"),
-            ("prompt;answer\nWhat?;4\n", "must separate columns by commas, but has semicolons"),
-            ("prompt\tanswer\nWhat?\t4\n", "must separate columns by commas, but has tabs"),
-            ("prompt,answer\rWhat?,4\r", "line 1: has a carriage return that ends no line; save the file"),
-        ],
-    )
-    def test_what_is_no_table_is_told(self, tmp_path: Path, text: str, problem: str) -> None:
-        assert problem in refusal(self.write(tmp_path, text))
-
 
 class TestParquet:
     def test_rows(self, tmp_path: Path) -> None:
@@ -292,8 +254,38 @@ class TestParquet:
         table = pyarrow.table({"prompt": ["a?", "b?"], "answer": [1, 20], "choices": [["x"], ["y", "z"]]})
         pyarrow.parquet.write_table(table, path)
         assert [(q.answer, q.choices) for q in load(path)] == [("1", ("x",)), ("20", ("y", "z"))]
-        path.write_bytes(b"PAR1 not really")
-        assert "is not a Parquet file" in refusal(path)
+
+
+ROW, LINES = '{"prompt": "a?", "answer": "1"}', 'prompt,answer\n"two\nlines",1\nthree,fields,here\n"",1\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("q.json", f"[{ROW}, 5]", "entry 2: is a number, not an object"),
+        ("q.json", '[{"prompt": "a?"}]', "entry 1: has no field 'answer'"),
+        ("q.json", '[\n{"prompt": "a?"\n', "is not JSON at line .*; write an array of objects, or one object per line"),
+        ("q.json", f"[1]\n{ROW}", "is not JSON at .* .extra data.; write an array of objects, or"),
+        ("q.json", "[]", "there are no questions"),
+        ("q.json", "", "there are no questions"),
+        ("q.json", "[" * 100_000, "nested too deeply"),
+        ("q.json", '[{"prompt": "a?", "answer": "1", "prompt": "b?"}]', "has an object with the key 'prompt' twice"),
+        ("q.json", f'{ROW}\n{{"prompt": "b", "answer": 1, "answer": 2}}', "line 2: .*'answer' twice"),
+        ("q.csv", "prompt,prompt\n1,2\n", "line 1: needs a header"),
+        ("q.csv", "", "is empty, but must have a header"),
+        ("q.csv", "prompt;answer\nWhat?;4\n", "must separate columns by commas, but has semicolons"),
+        ("q.csv", "prompt\tanswer\nWhat?\t4\n", "must separate columns by commas, but has tabs"),
+        ("q.csv", "prompt,answer\rWhat?,4\r", "line 1: has a carriage return that ends no line; save the file"),
+        ("q.csv", LINES, "line 4: has 3 values, but the header has 2"),
+        ("q.csv", LINES, "line 5: the prompt is empty"),
+        ("q.parquet", "PAR1 not really", "is not a Parquet file"),
+    ],
+)
+def test_a_file_with_mistakes_says_where(tmp_path: Path, name: str, text: str, problem: str) -> None:
+    """Lines are counted as an editor does."""
+    path = tmp_path / name
+    path.write_bytes(text.encode())
+    assert re.search(problem, refusal(path))
 
 
 class TestDataset:

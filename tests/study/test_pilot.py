@@ -169,11 +169,8 @@ EVENTS: tuple[Event, ...] = (
 )
 
 
-def test_only_submitted_and_answered_batches_have_a_duration() -> None:
+def test_observed_times_of_submitted_and_answered_batches_take_precedence_over_a_guess() -> None:
     assert measured_batch_seconds(EVENTS) == {"a": [600.0, 1200.0]}
-
-
-def test_observed_batch_times_take_precedence_over_a_guess() -> None:
     asked = models("batch: openai", "batch: anthropic", "")
     seconds, notes = batch_seconds(asked, {"a": [600.0, 1200.0], "z": [6000.0]})
     assert seconds[:2].tolist() == pytest.approx([900.0, 1200.0]) and np.isnan(seconds[2])

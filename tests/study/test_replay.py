@@ -16,7 +16,6 @@ from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Budget, Controller, Judging, Optimal, Pace, Plan, Trials
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking, Threshold, TopK
-from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.tape import Tape, without_gaps
 from adaptive_eval.core.types import Cost, Outcome, PairVerdict, SetAside, Verdict
@@ -255,18 +254,6 @@ def test_counts_that_do_not_fit_the_round_are_refused() -> None:
     controller.tell([Outcome(batch.model, question, int(batch.slots.first[question]), 1)])
     with pytest.raises(ValueError, match="in counts or trial by trial"):
         controller.tell_counts([(batch, batch.slots.extra[:, None] * np.array([0, 1, 0]))])
-
-
-def test_batched_tape_values_equal_single_ones() -> None:
-    first = np.random.default_rng(1).integers(0, 5, QUESTIONS)
-    extra = np.random.default_rng(2).integers(0, 4, QUESTIONS)
-    drawn = DrawnBatch.of(Batch(2, 0, first, extra), tape(3))
-    places = list(zip(*(column.tolist() for column in drawn.trials), strict=True))
-    assert sorted(places) == [
-        (2, question, first[question] + number) for question in range(QUESTIONS) for number in range(extra[question])
-    ]
-    assert drawn.categories.tolist() == [tape(3).at(*place) for place in places]
-    assert drawn.counts.sum(axis=1).tolist() == extra.tolist()
 
 
 @pytest.mark.parametrize("budget", [Budget(trials=250), Budget(tokens=5000), Budget(usd=20.0)])

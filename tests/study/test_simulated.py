@@ -438,16 +438,12 @@ def test_the_fixed_design_takes_the_time_of_its_simulation(slots: int) -> None:
 def test_models_in_turn_are_served_one_after_the_other_by_the_fixed_design_too() -> None:
     alone = scenario()
     turned = replace(alone, served=served(2)._replace(in_turn=[ServingGroup((0, 1), ("gpu0",))], swap_seconds=60.0))
+    nothing = np.full((2, 2), np.nan)
+    unknown = scenario(served=served(2)._replace(usage=AnswerUsage(nothing, nothing, nothing, np.zeros(2))))
+    begun = scenario(served=served(2, recorded=np.zeros((2, QUESTIONS, 1), dtype=np.int8)))
+    assert fixed_seconds(unknown, np.ones((2, 2))) is fixed_seconds(begun, np.ones((2, 2))) is None
     counts = 12 * level(0.5, 0.5).sum(axis=1)
     seconds = fixed_seconds(alone, counts)
     assert (
         seconds == pytest.approx(12 * QUESTIONS * 10.0 / 3) and fixed_seconds(turned, counts) == 2 * seconds + 2 * 60.0
     )
-
-
-def test_unknown_times_are_not_compared() -> None:
-    nothing = np.full((2, 2), np.nan)
-    unknown = scenario(served=served(2)._replace(usage=AnswerUsage(nothing, nothing, nothing, np.zeros(2))))
-    assert fixed_seconds(unknown, np.ones((2, 2))) is None
-    begun = scenario(served=served(2, recorded=np.zeros((2, QUESTIONS, 1), dtype=np.int8)))
-    assert fixed_seconds(begun, np.ones((2, 2))) is None
