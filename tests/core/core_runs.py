@@ -173,7 +173,7 @@ def standing_of(run: Controller) -> JudgedLook:
 
 def verdicts_of(run: Controller, look: int = -1) -> dict[tuple[int, int | None], Verdict]:
     """The verdicts of a look, by the better and the worse model."""
-    return {(pair.first, pair.second): pair.verdict for pair in run.looks[look].comparisons}
+    return {pair[:2]: pair.verdict for pair in run.looks[look].comparisons}
 
 
 def after(run: Controller, plan: Plan, models: Sequence[int | None] | None = None, stands: bool = True) -> Plan:

@@ -124,7 +124,7 @@ def test_a_model_set_aside_delays_no_other_model() -> None:
     controller.tell([SetAside(2, "gone")])
     controller.tell(Outcome(*a[:3], int(outcomes[a[:3]])) for a in requested if a.model < 2)
     play(controller, outcomes)
-    verdicts = {frozenset((pair.first, pair.second)): pair.verdict for pair in controller.looks[-1].comparisons}
+    verdicts = {frozenset(pair[:2]): pair.verdict for pair in controller.looks[-1].comparisons}
     assert verdicts[frozenset((0, 2))] is Verdict.BLOCKED and verdicts[frozenset((0, 1))] is Verdict.RESOLVED
 
 

@@ -9,6 +9,7 @@ from math import isfinite
 import numpy as np
 import pytest
 from core_runs import Answers, Shell, after, exact, play, play_chances, result_of, straight, tell_right
+from thoroughness import first_of
 
 from adaptive_eval.core import Controller, Judging, NearBest, Plan, Reason, Rule, Uniform, Verdict
 from adaptive_eval.core.objectives import Best, Gate, Threshold
@@ -44,12 +45,8 @@ def alike(model: int, question: int) -> float:
 @pytest.mark.parametrize(
     ("seed", "delta", "familywise"),
     [
-        pytest.param(
-            seed, delta, familywise, marks=[] if seed == 0 and familywise == bool(delta) else [pytest.mark.slow]
-        )
-        for seed in range(3)
-        for delta in (0.0, 0.1)
-        for familywise in (False, True)
+        pytest.param(*case, marks=[] if case in ((0, 0.0, False), (0, 0.1, True)) else [pytest.mark.slow])
+        for case in product(range(3), (0.0, 0.1), (False, True))
     ],
 )
 def test_a_longer_horizon_keeps_earlier_decisions_and_looks(seed: int, delta: float, familywise: bool) -> None:
@@ -58,17 +55,15 @@ def test_a_longer_horizon_keeps_earlier_decisions_and_looks(seed: int, delta: fl
     for before, longer in zip(runs[:-1], runs[1:], strict=True):
         assert exact(longer.looks[: len(before.looks)]) == exact(before.looks)
         assert before.last_look is not None and longer.last_look is not None
-        called = before.last_look.memory.call != 0
-        assert np.array_equal(longer.last_look.memory.call[called], before.last_look.memory.call[called])
-        assert np.all(longer.last_look.memory.tie >= before.last_look.memory.tie)
-        assert [extension.looks for extension in longer.extensions][: len(before.extensions)] == [
-            extension.looks for extension in before.extensions
-        ]
+        memory, later = before.last_look.memory, longer.last_look.memory
+        assert np.array_equal(later.call[memory.call != 0], memory.call[memory.call != 0])
+        assert np.all(later.tie >= memory.tie)
+        assert [each.looks for each in longer.extensions[:-1]] == [each.looks for each in before.extensions]
         assert longer.looks[len(before.looks)].trials == before.looks[-1].trials, "looked at again, under the new one"
     assert [(extension.before, extension.now) for extension in runs[-1].extensions] == [(8, 16), (16, 32), (32, 64)]
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
+@pytest.mark.parametrize("seed", first_of(range(4), 1))
 def test_arrival_order_and_restarts_change_nothing(seed: int) -> None:
     plan = replace(small_plan(), pace=Pace(2))
     answers = Answers(plan, seed)

@@ -120,12 +120,12 @@ def reversing(objective: Pairs | Threshold) -> Controller:
 def test_reversals_are_all_that_were_called_and_turned() -> None:
     result = result_of(reversing(Pairs(((0, 3),))))
     turned = [(0, 1), (2, 0), (2, 1), (3, 1), (2, 3)]
-    assert [(pair.first, pair.second) for pair in result.reversals] == turned
+    assert [pair[:2] for pair in result.reversals] == turned
     assert all(pair.reversed and pair.z > 0.0 and pair.verdict is Verdict.RESOLVED for pair in result.reversals)
     assert {row.tier for row in result.models} == {1}
     result = result_of(reversing(Threshold(0.5)))
     assert {row.tier for row in result.models} == {1}
-    assert [(pair.first, pair.second) for pair in result.reversals] == [(1, None), (2, None)]
+    assert [pair[:2] for pair in result.reversals] == [(1, None), (2, None)]
     assert [pair.z > 0.0 for pair in result.reversals] == [False, True]
 
 
@@ -193,7 +193,7 @@ def test_each_call_names_the_look_that_crossed_the_boundary() -> None:
                 assert comparison.called.z >= comparison.called.boundary
                 assert comparison.called[:2] == crossed[members]
                 then = controller.looks[comparison.called.look - 1].comparisons
-                unseen += members not in [frozenset((pair.first, pair.second)) for pair in then]
+                unseen += members not in [frozenset(pair[:2]) for pair in then]
     assert unseen
 
 

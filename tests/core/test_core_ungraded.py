@@ -1,6 +1,6 @@
 """Ungraded and incomplete answers: rounds and looks continue, and no call is made that these answers could reverse."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -56,6 +56,16 @@ def filled(table: Table, values: Sequence[int]) -> Table:
     ]
 
 
+def require_alike(run: Controller, ways: Mapping[Sequence[int], Controller]) -> None:
+    """What a run has called or tied is so in each way in which unknown grades of models have different values."""
+    memory = standing_of(run).memory
+    for (values, other), (pair, (first, second)) in product(ways.items(), enumerate(((0, 1), (0, 2), (1, 2)))):
+        in_this_way = standing_of(other).memory
+        if values[first] != values[second]:  # an extreme: one up, the other down
+            assert not memory.call[pair] or in_this_way.call[pair] == memory.call[pair]
+            assert not memory.tie[pair] or in_this_way.tie[pair] or in_this_way.call[pair], "a call before a tie"
+
+
 def test_outcomes_of_a_model_set_aside_do_not_depend_on_order() -> None:
     """Its next round is in flight, and may be told before or after the round that sets it aside."""
     plan = replace(one_look(questions=2, trials=4, bound=99.0), trials=Trials(min=4, max=8), pace=Pace(lookahead=1))
@@ -90,19 +100,7 @@ def test_decisions_hold_under_the_best_and_worst_grades(data: st.DataObject, bou
     row = grades.filter(lambda row: any(category is not None for category in row))
     table = [[data.draw(row) for _ in range(2)] for _ in range(3)]
     plan = one_look(questions=2, trials=4, bound=bound, delta=delta)
-    run = told(plan, table)
-    assert run.last_look is not None
-    memory = run.last_look.memory
-    ways = {values: told(plan, filled(table, values)).last_look for values in product((0, 1), repeat=3)}
-    for pair, (first, second) in enumerate(((0, 1), (0, 2), (1, 2))):
-        for values, look in ways.items():
-            if values[first] == values[second]:
-                continue  # not an extreme: one up, the other down
-            assert look is not None
-            if memory.call[pair]:
-                assert look.memory.call[pair] == memory.call[pair]
-            if memory.tie[pair]:
-                assert look.memory.tie[pair] or look.memory.call[pair]  # a call comes before a tie
+    require_alike(told(plan, table), {v: told(plan, filled(table, v)) for v in product((0, 1), repeat=3)})
 
 
 def test_a_comparison_that_depends_on_missing_grades_is_blocked() -> None:
@@ -236,16 +234,7 @@ def test_no_call_or_tie_would_change_if_incomplete_answers_had_been_right(
 
         return told(plan, grade)
 
-    look = standing_of(judged((False, False, False)))
-    for right in product((False, True), repeat=3):
-        look_if_right = standing_of(judged(right))
-        for pair, (first, second) in enumerate(((0, 1), (0, 2), (1, 2))):
-            if right[first] == right[second]:
-                continue
-            if look.memory.call[pair]:
-                assert look_if_right.memory.call[pair] == look.memory.call[pair]
-            if look.memory.tie[pair]:
-                assert look_if_right.memory.tie[pair] or look_if_right.memory.call[pair]
+    require_alike(judged((False, False, False)), {right: judged(right) for right in product((False, True), repeat=3)})
 
 
 @pytest.mark.parametrize("coupled", [False, True])
