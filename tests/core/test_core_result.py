@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import core_oracle as oracle
 import numpy as np
@@ -285,17 +286,46 @@ def test_a_call_that_the_corrected_difference_does_not_support_is_undecided() ->
     assert set(verdicts(wide).values()) == {UNDECIDED} and [row.tier for row in wide.models] == [1, 1, 1]
 
 
-def test_labels_never_newly_decide_a_comparison_with_an_unlabelled_model() -> None:
-    run = finished_run()
-    corrected = result_of(run, correction([-0.3, NONE, NONE]))
-    assert verdicts(corrected) == {(1, 0): UNDECIDED, (0, 2): RESOLVED}
-    corrected = result_of(run, correction([0.0, NONE, NONE]))
-    assert verdicts(corrected) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
-    open_ = finished_run(skills=(0.5, 0.5), seed=1)
-    plain, moved = result_of(open_), result_of(open_, correction([0.4, NONE]))
-    assert {*verdicts(plain).values(), *verdicts(moved).values()} == {Verdict.OUT_OF_REACH}
-    both = result_of(open_, correction([0.4, 0.0]))
-    assert verdicts(both) == {(0, 1): RESOLVED}, "labels of both decide"
+TIED, OUT_OF_REACH = Verdict.TIED, Verdict.OUT_OF_REACH
+EQUAL = {"skills": (0.5, 0.5)}
+ABOUT_TIED = EQUAL | {"judging": Judging(delta=0.15), "seed": 2}
+VALUE, PRECISE = {"objective": Threshold(0.6)}, {"objective": PrecisionOf(0.05)}
+GATED = {"objective": Gate(Margin(1, 0.1))}
+OF_ALL = dict.fromkeys(((0, None), (1, None), (2, None)), RESOLVED)
+
+
+@pytest.mark.parametrize(
+    ("settings", "shift", "sigma", "expected"),
+    [
+        # labels never newly decide a comparison with an unlabelled model
+        ({}, [-0.3, NONE, NONE], 0.01, {(1, 0): UNDECIDED, (0, 2): RESOLVED}),
+        ({}, [0.0, NONE, NONE], 0.01, {(0, 1): RESOLVED, (1, 2): RESOLVED}),
+        (EQUAL, None, 0.01, {(0, 1): OUT_OF_REACH}),
+        (EQUAL, [0.4, NONE], 0.01, {(0, 1): OUT_OF_REACH}),
+        (EQUAL, [0.4, 0.0], 0.01, {(0, 1): RESOLVED}),
+        # a tie is judged by the corrected difference
+        (ABOUT_TIED, None, 0.01, {(0, 1): TIED}),
+        (ABOUT_TIED, [0.0, 0.0], 0.01, {(0, 1): TIED}),
+        (ABOUT_TIED, [0.0, 0.0], 0.2, {(0, 1): UNDECIDED}),
+        (ABOUT_TIED, [0.5, 0.0], 0.01, {(0, 1): RESOLVED}),
+        (VALUE, None, 0.01, OF_ALL),
+        (VALUE, [-0.1, NONE, 0.7], 0.01, OF_ALL | {(0, None): UNDECIDED}),
+        (PRECISE, None, 0.01, OF_ALL),
+        (PRECISE, [0.0, 0.0, 0.0], [0.1, 0.001, 0.001], OF_ALL | {(0, None): UNDECIDED}),
+        (GATED, None, 0.01, {(0, 1): RESOLVED, (1, 2): RESOLVED}),
+        (GATED, [-0.6, 0.0, 0.5], 0.01, {(1, 0): RESOLVED, (2, 1): RESOLVED}),
+        (GATED, [-0.3, 0.0, 0.0], 0.05, {(0, 1): UNDECIDED, (1, 2): RESOLVED}),
+    ],
+)
+def test_verdicts_follow_the_corrected_scores(
+    settings: dict[str, Any], shift: list[float] | None, sigma: float | list[float], expected: dict[object, Verdict]
+) -> None:
+    result = result_of(finished_run(**settings), None if shift is None else correction(shift, sigma))
+    assert verdicts(result) == expected
+    if settings is VALUE and shift is not None:
+        assert {comparison.verdict.first: comparison.verdict.z > 0.0 for comparison in result.comparisons}[2]
+    if settings is PRECISE:
+        assert {row.tier for row in result.models} == {1}, "a precise score is not a higher one"
 
 
 def test_a_comparison_needs_the_trials_that_its_corrected_difference_takes() -> None:
@@ -317,13 +347,6 @@ def test_a_comparison_needs_the_trials_that_its_corrected_difference_takes() -> 
     assert result_of(lenient, correction([0.0, 0.0], 0.3)).comparisons[0].verdict.trials_needed == math.inf
 
 
-def test_a_tie_is_judged_by_the_corrected_difference() -> None:
-    run = finished_run(judging=Judging(delta=0.15), skills=(0.5, 0.5), seed=2)
-    assert [*verdicts(result_of(run)).values()] == [Verdict.TIED]
-    for shift, sigma, verdict in ((0.0, 0.01, Verdict.TIED), (0.0, 0.2, UNDECIDED), (0.5, 0.01, RESOLVED)):
-        assert [*verdicts(result_of(run, correction([shift, 0.0], sigma))).values()] == [verdict]
-
-
 @pytest.mark.parametrize(
     ("rule", "judging"),
     [
@@ -339,32 +362,6 @@ def test_every_rule_judges_corrected_scores(rule: Rule, judging: Judging) -> Non
     assert verdicts(corrected)[1, 0] is RESOLVED
     wide = result_of(run, correction([0.0, 0.0, 0.0], 1.0))
     assert RESOLVED not in verdicts(wide).values()
-
-
-def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores() -> None:
-    run = finished_run(objective=Threshold(0.6))
-    assert verdicts(result_of(run)) == {(0, None): RESOLVED, (1, None): RESOLVED, (2, None): RESOLVED}
-    corrected = result_of(run, correction([-0.1, NONE, 0.7]))
-    assert verdicts(corrected) == {
-        (0, None): UNDECIDED,
-        (1, None): RESOLVED,
-        (2, None): RESOLVED,
-    }
-    assert {comparison.verdict.first: comparison.verdict.z > 0.0 for comparison in corrected.comparisons}[2]
-    precise = finished_run(objective=PrecisionOf(0.05))
-    assert set(verdicts(result_of(precise)).values()) == {RESOLVED}
-    wide = result_of(precise, correction([0.0, 0.0, 0.0], [0.1, 0.001, 0.001]))
-    assert verdicts(wide) == {(0, None): UNDECIDED, (1, None): RESOLVED, (2, None): RESOLVED}
-    assert {row.tier for row in wide.models} == {1}, "a precise score is not a higher one"
-
-
-def test_a_gate_follows_the_corrected_scores() -> None:
-    run = finished_run(objective=Gate(Margin(1, 0.1)))
-    plain, corrected = result_of(run), result_of(run, correction([-0.6, 0.0, 0.5]))
-    assert verdicts(plain) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
-    assert verdicts(corrected) == {(1, 0): RESOLVED, (2, 1): RESOLVED}
-    undecided = result_of(run, correction([-0.3, 0.0, 0.0], 0.05))
-    assert UNDECIDED in verdicts(undecided).values()
 
 
 def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> None:
