@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Bench, Controller, Pace, Plan, Trials, Weighted
+from adaptive_eval.core import Bench, Budget, Controller, Pace, Plan, Trials, Weighted
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking
 from adaptive_eval.core.types import Ask, Cause, Lost, Outcome, Reason, SetAside, Verdict
@@ -186,6 +186,18 @@ def test_a_model_is_set_aside_once_and_by_its_number() -> None:
         with pytest.raises(ValueError, match=rf"by its number, 0 to 2, but got SetAside\(model={unknown}"):
             controller.tell([SetAside(unknown, "gone")])
     drained(controller, answers)
+
+
+def test_trials_asked_of_a_model_set_aside_stay_paid_for() -> None:
+    """Requested trials may have been run: a cap on trials counts them, whether or not they arrived."""
+    bench = Bench(3, 10, np.array([0.0, 1.0]))
+    plan = never_called(bench, policy=Weighted(), trials=Trials(min=1, max=50), budget=Budget(trials=104))
+    controller, answers = Controller(plan), Answers(plan, 2)
+    requested = controller.ask(25)
+    assert [ask.model for ask in requested].count(2) == 5
+    drained(controller, answers, [*answers.of(requested[:23]), SetAside(2, "gone")])
+    assert controller.finished is Reason.BUDGET
+    assert controller.trials.tolist() == [40, 40, 0]  # 80 and 5 asked of model 2: 20 more would be 105
 
 
 QUESTIONS = 6
