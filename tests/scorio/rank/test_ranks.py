@@ -49,20 +49,6 @@ def test_differences_above_rounding_count_and_infinite_scores_tie() -> None:
     assert rank_scores([-np.inf, 0.25, np.inf, -np.inf, np.inf]).tolist() == [4, 3, 1, 4, 1]
 
 
-@pytest.mark.parametrize(
-    ("scores", "method", "message"),
-    [
-        ([0.1, 0.2], "ordinal", "method must be one of competition, .* got 'ordinal'"),
-        ([0.1, float("nan")], "dense", "scores must not be NaN"),
-        ([], "dense", r"scores must hold one score .* got shape \(0,\)"),
-        (0.5, "dense", r"scores must hold one score .* got shape \(\)"),
-    ],
-)
-def test_bad_scores_are_named(scores: object, method: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        rank_scores(scores, method)  # type: ignore[arg-type]
-
-
 RANKINGS = st.integers(2, 8).flatmap(lambda n: st.tuples(*[st.lists(st.integers(1, 6), min_size=n, max_size=n)] * 2))
 
 
@@ -88,20 +74,6 @@ def test_agrees_with_the_definition_and_with_scipy(rankings: tuple[list[int], li
         warnings.simplefilter("ignore", stats.ConstantInputWarning)
         assert agreement.tau_b == pytest.approx(stats.kendalltau(*rankings).statistic, abs=1e-12, nan_ok=True)
         assert agreement.spearman == pytest.approx(stats.spearmanr(*rankings).statistic, abs=1e-12, nan_ok=True)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "message"),
-    [
-        ([1, 2, 3], [1, 2], "first and second must rank the same models, got 3 and 2"),
-        ([1], [1], r"first must be a vector of ranks of at least 2 models, got shape \(1,\)"),
-        ([1, 2], [[1, 2]], r"second must be a vector of ranks of at least 2 models, got shape \(1, 2\)"),
-        ([1, 2], [1, float("nan")], "second must hold finite numbers, got nan"),
-    ],
-)
-def test_bad_rankings_are_named(first: list[float], second: list[float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        compare_rankings(first, second)
 
 
 def letters(text: str) -> set[str]:
@@ -233,6 +205,14 @@ def test_equal_totals_tie_however_they_are_spread() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: rank_scores([0.1, 0.2], "ordinal"), "method must be one of competition, .* got 'ordinal'"),
+        (lambda: rank_scores([0.1, float("nan")], "dense"), "scores must not be NaN"),
+        (lambda: rank_scores([], "dense"), r"scores must hold one score .* got shape \(0,\)"),
+        (lambda: rank_scores(0.5, "dense"), r"scores must hold one score .* got shape \(\)"),
+        (lambda: compare_rankings([1, 2, 3], [1, 2]), "first and second must rank the same models, got 3 and 2"),
+        (lambda: compare_rankings([1], [1]), r"first must be a vector of ranks of at least 2 .* got shape \(1,\)"),
+        (lambda: compare_rankings([1, 2], [[1, 2]]), r"second must be a vector of ranks .* got shape \(1, 2\)"),
+        (lambda: compare_rankings([1, 2], [1, float("nan")]), "second must hold finite numbers, got nan"),
         (lambda: scorio.rank.bayes(BINARY, method="best"), "method must be one of competition, .* got 'best'"),
         (lambda: scorio.rank.bayes(BINARY, quantile=1.5), r"quantile must lie in \[0, 1\], got 1.5"),
         (lambda: scorio.rank.bayes(GRADED), "w is omitted"),
@@ -245,6 +225,6 @@ def test_equal_totals_tie_however_they_are_spread() -> None:
         (lambda: scorio.rank.bayes(Counts.from_tensor(BINARY), w=[0, 1]), "w must be omitted where R is a Counts"),
     ],
 )
-def test_bad_metrics_are_named(call: Any, message: str) -> None:
+def test_bad_values_are_named(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
