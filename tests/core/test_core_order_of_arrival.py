@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Controller, Judging, Plan
+from adaptive_eval.core import Controller, Cost, Judging, Outcome, Plan
 from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
-from adaptive_eval.core.rounds import PER_UNIT, exact_sum, trillionths
+from adaptive_eval.core.early_outcomes import EarlyOutcomes
+from adaptive_eval.core.rounds import PER_UNIT, Batch, exact_sum, trillionths
 
 seeds = st.integers(0, 2**20)
 
@@ -78,3 +79,16 @@ def test_sums_are_exact_however_large() -> None:
     numbers = np.array([2**62, 2**62, 2**62, -5], dtype=np.int64)
     assert exact_sum(numbers) == 3 * 2**62 - 5
     assert math.isclose(trillionths(np.array([0.1] * 10)), Fraction(PER_UNIT))
+
+
+def test_early_outcomes_are_taken_once_and_the_others_cost_what_they_cost() -> None:
+    early = EarlyOutcomes()
+    for model, trial in ((0, 0), (0, 1), (1, 0), (0, 1)):
+        early.keep(Outcome(model, 0, trial, 1, Cost(10 + trial, 0.1, 0.3), seconds=2.0))
+    assert early.kept_outcomes(0) == 3 and early.cost == Cost(31, 0.3, 0.9) and len(early) == 3, "one was told twice"
+    first, second = (Batch(0, 0, np.array([trial]), np.array([1])) for trial in (0, 1))
+    part = early.take(second)
+    assert part is not None and part.spent.tokens == 11 and part.trials.tolist() == [1]
+    assert second.store_part(part) and not second.store_part(part)
+    assert early.take(second) is None and early.cost == Cost(20, 0.2, 0.6) and early.kept_outcomes(0) == 1
+    assert early.take(first) is not None and early.cost == Cost(10, 0.1, 0.3) and len(early) == early.graded == 1
