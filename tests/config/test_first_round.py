@@ -185,14 +185,19 @@ def test_caps_that_nothing_bounds_are_reported_before_a_run_and_after_it(site: S
     assert not list(first_round_problems(prepare(load_config(bounded))))
 
 
+def joined(site: Site, cap: int, *more: dict[str, str]) -> Path:
+    """A configuration of all models, and more, after a run of two of them that has spent its 64 trials."""
+    models = [*({"name": name, "base_url": site.base_url} for name in MODELS), *more]
+    settings = {"store": str(site.folder / "runs"), "trials": {"min": 4, "max": 60}}
+    assert site.run(site.write(models=models[:2], budget={"trials": 64}, **settings)).exit_code == ExitCode.SPENT
+    return site.write(models=models, budget={"trials": cap}, **settings)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("cap", [80, 96])
 def test_a_budget_that_does_not_cover_a_joining_model_is_reported_before_the_run(site: Site, cap: int) -> None:
     """Its first round has 32 trials."""
-    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
-    settings = {"store": str(site.folder / "runs"), "trials": {"min": 4, "max": 60}}
-    assert site.run(site.write(models=models[:2], budget={"trials": 64}, **settings)).exit_code == ExitCode.SPENT
-    config = site.write(models=models, budget={"trials": cap}, **settings)
+    config = joined(site, cap)
     warning = (
         "no answers of cyd will be requested, since the budget does not cover its first round: budget.trials is 80, "
         "of which 64 are used. Set it to 96 or more"
@@ -207,11 +212,8 @@ def test_a_budget_that_does_not_cover_a_joining_model_is_reported_before_the_run
 @pytest.mark.slow
 @pytest.mark.parametrize(("cap", "unpaid"), [(95, ["cyd", "eve"]), (104, ["eve"]), (128, [])])
 def test_no_answer_of_the_second_model_that_joins_is_paid_for_in_vain(site: Site, cap: int, unpaid: list[str]) -> None:
-    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
-    settings = {"store": str(site.folder / "runs"), "trials": {"min": 4, "max": 60}}
-    assert site.run(site.write(models=models[:2], budget={"trials": 64}, **settings)).exit_code == ExitCode.SPENT
-    models.append({"name": "eve", "model": "ada", "base_url": site.base_url, "prompt": "Answer: {prompt}"})
-    ended = site.run(site.write(models=models, budget={"trials": cap}, **settings))
+    eve = {"name": "eve", "model": "ada", "base_url": site.base_url, "prompt": "Answer: {prompt}"}
+    ended = site.run(joined(site, cap, eve))
     for name in ("cyd", "eve"):
         assert (f"no answers of {name} will be requested" in ended.stderr) == (name in unpaid)
     assert ("Set it to 128 or more" in ended.stderr) == ("eve" in unpaid)

@@ -22,6 +22,7 @@ from scorio.sinf.boundary import WangTsiatis
 RUBRICS = ([0.0, 1.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 0.25, 3.0], [2.0, -2.0, 0.5, 1.0])
 
 
+Counts = tuple[list[list[int]], ...]
 Case = tuple[list[list[list[int]]], list[float]]
 
 
@@ -60,27 +61,27 @@ def test_scores_z_information_and_outlook_are_those_of_plain_loops(case: Case) -
         assert pair.trials_needed == pytest.approx(needed, rel=1e-6)
 
 
-def test_a_smaller_budget_is_a_nearer_horizon() -> None:
-    """The attainable information is proportional to the trials if all remaining budget went to the pair."""
-    counts = [binary([6, 5], 10), binary([5, 4], 10)]
-    looker = Looker(rule=ZScore(2.0), horizon=40)
-    _, pairs = looker.look(counts, affordable=30.0)
-    (pair,) = pairs.values()
-    t = oracle.information(counts, [0.0, 1.0], 40)
-    assert pair.power == pytest.approx(oracle.power(pair.z, t, 2.0, reach=t * (1.0 + 30.0 / 40.0)), abs=2e-3)
+SIX_FIVE, FIVE_FOUR = binary([6, 5], 10), binary([5, 4], 10)
+LONG, GROWN = binary([600, 500], 1000), (binary([630, 525], 1050), binary([36, 30], 60))
+
+
+@pytest.mark.parametrize(
+    ("counts", "horizon", "affordable", "grown"),
+    [
+        ((SIX_FIVE, FIVE_FOUR), 40, 40.0, (binary([12, 10], 20), binary([10, 8], 20))),
+        ((LONG, SIX_FIVE), 2000, 200.0, GROWN),
+    ],
+    ids=["alike", "one has joined a long run"],
+)
+def test_a_smaller_budget_is_a_nearer_horizon(counts: Counts, horizon: int, affordable: float, grown: Counts) -> None:
+    """Both models get half of the trials that are left. It reaches far for a pair of which one has few trials: its own
+    are what is missing, however many the other one has."""
+    looker = Looker(rule=ZScore(2.0), horizon=horizon)
+    (pair,) = looker.look(counts, affordable=affordable)[1].values()
+    t, reach = (oracle.information(each, [0.0, 1.0], horizon) for each in (counts, grown))
+    assert reach > (5.0 if counts[0] is LONG else 1.9) * t
+    assert pair.power == pytest.approx(oracle.power(pair.z, t, 2.0, reach=reach), abs=0.02)
     assert looker.look(counts, affordable=0.0)[1][0, 1].power == 0.0
-
-
-def test_a_budget_reaches_far_for_a_pair_of_which_one_model_has_few_trials() -> None:
-    """As for one that joins a long run: its own trials are what is missing, however many the other one has. Both get
-    half of the new ones."""
-    long, joined = binary([600, 500], 1000), binary([6, 5], 10)
-    looker = Looker(rule=ZScore(2.0), horizon=2000)
-    (pair,) = looker.look([long, joined], affordable=200.0)[1].values()
-    t = oracle.information([long, joined], [0.0, 1.0], 2000)
-    grown = oracle.information([binary([630, 525], 1050), binary([36, 30], 60)], [0.0, 1.0], 2000)
-    assert grown > 5.0 * t
-    assert pair.power == pytest.approx(oracle.power(pair.z, t, 2.0, reach=grown), abs=0.02)
 
 
 COUNTS = [binary([4, 4, 5], 10), binary([9, 9, 9], 10), binary([1, 0, 1], 10), binary([5, 5, 5], 10)]

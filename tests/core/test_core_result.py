@@ -46,24 +46,26 @@ def run_to_end(chosen: Plan, right: list[list[int]] = RIGHT) -> Controller:
 TALLIES = [[[10 - right, right] for right in row] for row in RIGHT]
 
 
-def test_models_from_best_to_worst_on_both_scales() -> None:
-    result = result_of(run_to_end(plan()))
-    assert [(row.model, row.rank, row.tier, row.trials) for row in result.models] == [
-        (0, 1, 1, 40),
-        (1, 2, 2, 40),
-        (2, 3, 2, 40),
-    ]
+@pytest.mark.parametrize("earlier", [None, np.arange(24).reshape(3, 4, 2)], ids=["alone", "with prior outcomes"])
+def test_models_from_best_to_worst_on_both_scales(earlier: NDArray[np.int64] | None) -> None:
+    """Outcomes known beforehand are in every score."""
+    result = result_of(run_to_end(plan(prior_counts=earlier)))
+    tallies = (np.array(TALLIES) + (0 if earlier is None else earlier)).tolist()
+    scores = [oracle.average(tally, W) for tally in tallies]
+    assert [row.rank for row in result.models] == [1, 2, 3]
+    assert [row.model for row in result.models] == sorted(range(3), key=lambda model: -scores[model])
     for row in result.models:
-        tally = TALLIES[row.model]
-        score, sigma = oracle.average(tally, W), oracle.sigma(tally, W)
-        assert row.score == pytest.approx(score, rel=1e-12)
+        score, sigma = scores[row.model], oracle.sigma(tallies[row.model], W)
+        assert row.score == pytest.approx(score, rel=1e-12) and row.trials == 40
         assert row.sigma == pytest.approx(sigma, rel=1e-12)
         assert (row.lo, row.hi) == pytest.approx((score - 1.959964 * sigma, score + 1.959964 * sigma), rel=1e-6)
-        assert (row.bayes, row.bayes_sigma) == pytest.approx(oracle.bayes(tally, W), rel=1e-12)
-    assert result.reason is Reason.OUT_OF_REACH
+        assert (row.bayes, row.bayes_sigma) == pytest.approx(oracle.bayes(tallies[row.model], W), rel=1e-12)
+    for first, second, difference in ((*row.verdict[:2], row.difference) for row in result.comparisons):
+        assert difference == pytest.approx(scores[first] - scores[second or 0])
+    assert result.reason is Reason.OUT_OF_REACH and result.reversals == ()
     assert (result.trials, result.fixed_trials) == (120, 120)
     assert result.spent == pytest.approx(Cost(840, 1.2, 60.0))
-    assert result.reversals == ()
+    assert earlier is not None or [row.tier for row in result.models] == [1, 2, 2]
 
 
 def test_agreeing_questions_do_not_make_similar_questions_more_certain() -> None:
@@ -95,19 +97,6 @@ def test_one_question_says_nothing_of_others_like_it(objective: Objective, right
     assert {row.sampled_sigma for row in result.models} == {math.inf}
     assert {comparison.sampled_z for comparison in result.comparisons} == {0.0}
     assert all(comparison.difference > 0.1 for comparison in result.comparisons), "of these it says something"
-
-
-def test_outcomes_known_beforehand_are_in_every_score() -> None:
-    earlier = np.arange(24).reshape(3, 4, 2)
-    result = result_of(run_to_end(plan(prior_counts=earlier)))
-    together = (np.array(TALLIES) + earlier).tolist()
-    for row in result.models:
-        assert row.score == pytest.approx(oracle.average(together[row.model], W))
-        assert row.trials == 40
-    for comparison in result.comparisons:
-        assert comparison.verdict.second is not None
-        scores = [oracle.average(together[model], W) for model in (comparison.verdict.first, comparison.verdict.second)]
-        assert comparison.difference == pytest.approx(scores[0] - scores[1])
 
 
 def reversing(objective: Pairs | Threshold) -> Controller:
