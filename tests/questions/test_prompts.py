@@ -93,6 +93,4 @@ class TestRender:
 
     def test_metadata_fields(self) -> None:
         config = PromptConfig(template="{prompt} ({year}, {prize}, {cluster}, {id})")
-        messages = render(config, QUESTION).messages
-        assert messages is not None
-        assert messages[-1].content.endswith("(2025, , set, q1)")
+        assert "(2025, , set, q1)" in str(render(config, QUESTION).messages)

@@ -104,20 +104,14 @@ class TestJsonl:
         path.write_bytes(b'[{"prompt": "\xff", "answer": "1"}]')
         assert refusal(path).endswith("is not UTF-8 (byte 14); save the file as UTF-8")
 
-    def test_many_problems_are_counted_not_listed(self, tmp_path: Path) -> None:
-        lines = refusal(jsonl(tmp_path, *["{" + " " * spaces for spaces in range(100)])).splitlines()
-        assert lines[0].endswith("100 problems")
-        assert lines[-1] == "  and 60 more"
-        assert len(lines) == 42
-
-    def test_one_wrong_field_is_reported_once_with_a_count(self, tmp_path: Path) -> None:
-        message = refusal(
-            jsonl(tmp_path, *[{"prompt": str(n), "answer": "1"} for n in range(50)]), fields={"prompt": "q"}
-        )
-        assert message.splitlines()[1:] == [
-            "  no row has a field 'q'; the fields are prompt, answer: set questions.fields.prompt, or add the field"
+    def test_many_problems_are_counted_and_one_wrong_field_is_reported_once(self, tmp_path: Path) -> None:
+        first, *others = refusal(jsonl(tmp_path, *["{" + " " * spaces for spaces in range(100)])).splitlines()
+        assert first.endswith("100 problems") and len(others) == 41 and others[-1] == "  and 60 more"
+        rows = [{"prompt": str(n), "answer": "1"} for n in range(50)]
+        assert refusal(jsonl(tmp_path, *rows), fields={"prompt": "q"}).splitlines() == [
+            f"{tmp_path / 'questions.jsonl'}: 1 problem",
+            "  no row has a field 'q'; the fields are prompt, answer: set questions.fields.prompt, or add the field",
         ]
-        assert message.startswith(f"{tmp_path / 'questions.jsonl'}: 1 problem\n")
 
     def test_an_unreadable_file_is_a_configuration_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = jsonl(tmp_path, {"prompt": "?", "answer": "1"})
@@ -180,16 +174,15 @@ class TestFields:
         fields = {"prompt": "a", "answer": "b", "choices": names}
         assert load(jsonl(tmp_path, self.ROW), fields=fields)[0].choices == choices
 
-    def test_choices_that_are_no_list_are_an_error(self, tmp_path: Path) -> None:
-        message = refusal(jsonl(tmp_path, self.ROW), fields={"prompt": "a", "answer": "b", "choices": "passage"})
-        assert "line 1: the choices are not a list, but 'p1'" in message
-        deep = {**self.ROW, "passage": "[" * 50_000 + "]" * 50_000}
-        message = refusal(jsonl(tmp_path, deep), fields={"prompt": "a", "answer": "b", "choices": "passage"})
-        assert "line 1: the choices are not a list, but '[[[" in message
+    def test_choices_that_are_no_list_are_an_error_and_a_list_in_them_is_found_by_a_dotted_name(
+        self, tmp_path: Path
+    ) -> None:
+        fields = {"prompt": "a", "answer": "b", "choices": "passage"}
+        for value, shown in (("p1", "'p1'"), ("[" * 50_000 + "]" * 50_000, "'[[[")):
+            message = refusal(jsonl(tmp_path, {**self.ROW, "passage": value}), fields=fields)
+            assert f"line 1: the choices are not a list, but {shown}" in message
         many = {"prompt": "?", "answer": "A", "choices": [str(n) for n in range(27)]}
         assert "has 27 choices, but there are 26 letters" in refusal(jsonl(tmp_path, many))
-
-    def test_choices_beside_their_labels_are_found_by_a_dotted_name(self, tmp_path: Path) -> None:
         row = {"prompt": "?", "answer": "B", "choices": {"label": "AB", "text": ["x", "y"]}}
         message = refusal(jsonl(tmp_path, row))
         assert "but a mapping of label, text; name the list in it, as questions.fields.choices: choices.text" in message
