@@ -200,10 +200,11 @@ def test_a_timed_resume_matches_an_event_loop(pace: Pace, seed: int) -> None:
 
 
 @pytest.mark.slow
-@given(st.integers(1, 40), st.integers(0, 4), st.integers(4, 12), st.booleans(), st.integers(0, 99))
-@settings(max_examples=examples(60), deadline=None)
+@pytest.mark.parametrize("dedicated", [False, True])
+@given(slots=st.integers(1, 40), lookahead=st.integers(0, 4), opening=st.integers(4, 12), seed=st.integers(0, 99))
+@settings(max_examples=examples(80), deadline=None)
 def test_the_timeline_matches_an_event_loop(
-    slots: int, lookahead: int, opening: int, dedicated: bool, seed: int
+    dedicated: bool, slots: int, lookahead: int, opening: int, seed: int
 ) -> None:
     """An opening that sets clocks is told in stretches in which no look can be taken. Trials asked ahead are sent only
     while they may be needed; those that were sent may end after the last look, and the others cost nothing."""
