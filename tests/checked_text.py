@@ -23,3 +23,20 @@ def check_text(
     """The configuration in a text that stands for the file at `path`."""
     document = _complete_document(text, path, overrides, environment)
     return CheckedConfig(*_validate(document, RunConfig, _names(document)))
+
+
+FILE = Path("folder/bench.yaml")
+
+
+def config_in(text: str, *overrides: str, **environment: str) -> RunConfig:
+    """The configuration in a text, which has no problems."""
+    checked = check_text(text, FILE, overrides, environment)
+    assert checked.config is not None and checked.problems == (), checked.problems
+    return checked.config
+
+
+def problems_in(text: str, *overrides: str, **environment: str) -> list[str]:
+    """What is wrong with the configuration in a text."""
+    checked = check_text(text, FILE, overrides, environment)
+    assert (checked.config is None) == bool(checked.problems)
+    return [str(problem) for problem in checked.problems]

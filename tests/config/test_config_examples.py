@@ -43,10 +43,18 @@ def no_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WITH_QUESTIONS, **by_name)
-def test_they_are_sound_from_any_folder(path: Path) -> None:
+def test_they_are_sound_from_any_folder_and_their_questions_can_be_asked_and_graded(path: Path) -> None:
     result = CliRunner().invoke(app, ["validate", str(path)])
     assert (result.exit_code, result.stderr) == (0, "")
     assert f"{path} is valid" in result.stdout and "\noptimize: " in result.stdout
+    config = load_config(path)
+    questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
+    assert len(questions) >= 10
+    for question in questions:
+        assert config.grader.key_problem(question) is None
+        for model in config.models:
+            messages = render(config.prompt_of(model, question), question, model.api).messages
+            assert messages is not None and question.prompt in messages[-1].content
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "engines").glob("*.yaml")), **by_name)
@@ -60,19 +68,6 @@ def test_engines_are_left_no_choice_of_sampling(path: Path) -> None:
 def test_they_load_and_survive_the_store(path: Path) -> None:
     config = load_config(path)
     assert RunConfig.model_validate_json(config.model_dump_json()) == config
-
-
-@pytest.mark.parametrize("path", WITH_QUESTIONS, **by_name)
-def test_their_questions_can_be_asked_and_graded(path: Path) -> None:
-    config = load_config(path)
-    questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
-    assert len(questions) >= 10
-    for question in questions:
-        assert config.grader.key_problem(question) is None
-        for model in config.models:
-            messages = render(config.prompt_of(model, question), question, model.api).messages
-            assert messages is not None
-            assert question.prompt in messages[-1].content
 
 
 def test_the_quickstart_needs_nothing_and_the_paper_protocol_is_that_of_the_paper() -> None:

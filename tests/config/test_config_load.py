@@ -4,17 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checked_text import check_text
+from checked_text import FILE, check_text, config_in, problems_in
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import config_from_mapping, load_config
-from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.questions.types import Question
 
-FILE = Path("folder/bench.yaml")
 BASE = """\
 questions: q.jsonl
 models:
@@ -33,19 +31,6 @@ def of(questions: str) -> str:
     return BASE.replace("q.jsonl", questions)
 
 
-def load(text: str, *overrides: str, **environment: str) -> RunConfig:
-    checked = check_text(text, FILE, overrides, environment)
-    assert checked.problems == ()
-    assert checked.config is not None
-    return checked.config
-
-
-def problems_in(text: str, *overrides: str, **environment: str) -> list[str]:
-    checked = check_text(text, FILE, overrides, environment)
-    assert checked.config is None
-    return [str(problem) for problem in checked.problems]
-
-
 def only(text: str, *overrides: str, **environment: str) -> str:
     (problem,) = problems_in(text, *overrides, **environment)
     return problem
@@ -53,13 +38,13 @@ def only(text: str, *overrides: str, **environment: str) -> str:
 
 def test_a_world_may_be_asked_at_an_address_of_this_machine() -> None:
     text = of("{world: coins}").replace("http://a", "http://127.0.0.1:8000")
-    config = load(text.replace("http://b", "http://localhost"))
+    config = config_in(text.replace("http://b", "http://localhost"))
     assert not any(model.simulate for model in config.models)
 
 
 class TestDefaults:
     def test_the_smallest_configuration(self) -> None:
-        config = load(BASE)
+        config = config_in(BASE)
         assert config.name == "bench"
         (problem,) = check_text(BASE, Path("my bench.yaml"), (), {}).problems
         assert str(problem).startswith("the file's name: name must consist of letters")
@@ -68,7 +53,7 @@ class TestDefaults:
         assert chosen == ("ranking", "optimal", "weighted")
         assert (config.stopping.confidence, config.stopping.delta) == (0.95, 0.0)
         assert (config.trials.min, config.trials.max) == (4, 80)
-        assert [load(BASE, f"trials.max={cap}").trials.min for cap in (16, 11, 5, 2, 1)] == [4, 3, 2, 2, 1]
+        assert [config_in(BASE, f"trials.max={cap}").trials.min for cap in (16, 11, 5, 2, 1)] == [4, 3, 2, 2, 1]
         assert config.rubric.name == "binary"
         assert config.grader == Math()
         assert [model.model for model in config.models] == ["a", "b"]
@@ -76,7 +61,7 @@ class TestDefaults:
 
 class TestShortForms:
     def test_one_value_for_a_section(self) -> None:
-        config = load(
+        config = config_in(
             BASE
             + "prompt: 'Q: {prompt}'\nrubric: binary\nobjective: best\nstopping: anytime\ntrials: {policy: uniform}\n"
             + "store: elsewhere\nconcurrency: 7\n"
@@ -112,7 +97,7 @@ grader: math
 """
 
     def test_models_start_from_the_run(self) -> None:
-        first, second = load(self.TEXT).models
+        first, second = config_in(self.TEXT).models
         assert (first.sampling.temperature, first.sampling.max_tokens) == (0.6, 100)
         assert (first.prompt.template, first.prompt.system, first.concurrency.in_flight) == ("Run: {prompt}", "S", 8)
         assert (second.sampling.temperature, second.sampling.max_tokens) == (1.0, 100)
@@ -122,7 +107,7 @@ grader: math
         assert second.model == "served-b"
 
     def test_retries_hold_for_the_run(self) -> None:
-        config = load(self.TEXT)
+        config = config_in(self.TEXT)
         limits = config.concurrency.with_limits(config.models[1].concurrency)
         assert (limits.in_flight, limits.requests_per_minute, limits.retry_for) == (8, 2, 60)
         assert "retry_for is not a known key" in only(self.TEXT.replace("{requests_per_minute: 2}", "{retry_for: 2}"))
@@ -131,7 +116,7 @@ grader: math
 
     def test_examples_hold_for_all_models(self) -> None:
         text = self.TEXT.replace("system: S}", "system: S, few_shot: [{prompt: '1+1?', answer: '2'}]}")
-        config = load(text)
+        config = config_in(text)
         prompt = config.prompt_of(config.models[1], Question("q", "2+2?", "4"))
         assert (prompt.template, prompt.few_shot[0].answer) == ("Own: {prompt}", "2")
         assert "few_shot is not a known key" in only(text.replace('"Own: {prompt}"', "{few_shot: []}"))
@@ -149,7 +134,7 @@ grader: math
 
     def test_base_url_from_the_environment(self) -> None:
         text = BASE.replace("{name: a, base_url: http://a/v1}", "name: a")
-        assert load(text, OPENAI_BASE_URL="http://e/v1").models[0].replicas == ("http://e/v1",)
+        assert config_in(text, OPENAI_BASE_URL="http://e/v1").models[0].replicas == ("http://e/v1",)
         assert only(text) == "line 3: models[0].base_url must be given; add `base_url:`"
 
     def test_a_misspelt_key_is_one_mistake(self) -> None:
@@ -195,8 +180,8 @@ class TestOverrides:
         ],
     )
     def test_values_are_yaml_and_the_last_one_counts(self, override: str, value: Any) -> None:
-        assert value(load(BASE, override))
-        assert value(load(BASE, "name=first", "stopping.delta=1%", override))
+        assert value(config_in(BASE, override))
+        assert value(config_in(BASE, "name=first", "stopping.delta=1%", override))
 
     @pytest.mark.parametrize(
         ("override", "problem"),
@@ -292,6 +277,12 @@ sampling: {top_p: 3}
             ("rubric: {categories: [{name: x, weight: 1, when: {a: {belw: 1}}}]}", "did you mean `below`?"),
             ("unknown: 1", "unknown is not a known key; known keys are benchmark, benchmarks, budget, concurrency"),
             ("temperature: 1", "temperature is not a known key; did you mean sampling.temperature?"),
+            ("objective: {kind: 'mine:Against', k: 1}", "objective.k is an option of top_k, not of a plug-in"),
+            ("stopping: {rule: optimal, options: {wort: 4}}", "options must not have wort, which is not an option"),
+            ("stopping: {rule: optimal, options: {worth: 99}}", "options has an invalid value: input should be less"),
+            ("trials: {options: {share: 1}}", "trials.options must not have share, which is not an option of weighted"),
+            ("stopping: {rule: [published]}", "stopping.rule must be a text"),
+            ("trials: {policy: weigthed}", "did you mean `weighted`?"),
             ("delta: 2%", "delta is not a known key; did you mean objective.delta or stopping.delta?"),
             ("max_trials: 1", "max_trials is not a known key"),
             ("prompt: {template: no field}", "prompt.template must have a field of the question"),
@@ -388,7 +379,7 @@ class TestBetweenSections:
     def test_rules_about_what_is_needed(self, text: str, problem: str) -> None:
         messages = problems_in(text)
         assert any(problem in line for line in messages), messages
-        one = load(ONE + "objective: {kind: precision, half_width: 2%}")
+        one = config_in(ONE + "objective: {kind: precision, half_width: 2%}")
         assert one.objective.half_width == 0.02, "a single model is enough for it"
 
     def test_they_are_reported_with_mistakes_elsewhere(self) -> None:
@@ -402,7 +393,7 @@ class TestBetweenSections:
     def test_a_python_grader_may_give_any_signal(self) -> None:
         text = BASE.replace("grader: math", "grader: {kind: python, function: 'g:f'}")
         rubric = "rubric: {categories: [{name: a, weight: 1, when: {style: dry}}, {name: b, weight: 0}]}"
-        assert load(text + rubric).rubric.categories[0].when == {"style": "dry"}
+        assert config_in(text + rubric).rubric.categories[0].when == {"style": "dry"}
         declared = text.replace("'g:f'", "'g:f', signals: [is_correct]")
         assert "needs the signal style" in only(declared + rubric)
 

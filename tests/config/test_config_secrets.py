@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from checked_text import check_text
+from checked_text import config_in, problems_in
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run_secrets import run_redactor
@@ -23,8 +23,7 @@ models:
 
 
 def problems_of(line: str, **environment: str) -> list[str]:
-    checked = check_text(BASE.format(line=line), Path("c.yaml"), (), environment)
-    return [str(problem) for problem in checked.problems]
+    return problems_in(BASE.format(line=line), **environment)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,7 @@ def test_no_variable_brings_a_key_into_an_address(key: str) -> None:
         (address.replace('"http://a/${INNOCENT}/v1"', '["${INNOCENT}"]'), {"INNOCENT": f"http://a/v1/{key}"}),
         (from_the_environment, {"OPENAI_BASE_URL": f"http://a/{key}/v1"}),
     ):
-        lines = [str(problem) for problem in check_text(text, Path("c.yaml"), (), values).problems]
+        lines = problems_in(text, **values)
         assert "looks like a key" in lines[0] or "has a secret" in lines[0], lines
         assert key not in str(lines)
 
@@ -106,26 +105,24 @@ def test_no_variable_brings_a_key_into_an_address(key: str) -> None:
 )
 def test_an_address_from_a_variable_is_one(url: str) -> None:
     text = BASE.format(line="model: m").replace("http://a/v1", "${WHERE}")
-    assert check_text(text, Path("c.yaml"), (), {"WHERE": url}).problems == ()
+    assert problems_in(text, WHERE=url) == []
     text = text.replace("${WHERE}", f"http://a/accounts/{WORD}/v1")
-    assert check_text(text, Path("c.yaml"), (), {}).problems == (), "a long word that stands in the file is no key"
+    assert problems_in(text) == [], "a long word that stands in the file is no key"
 
 
 def test_a_header_from_the_environment_is_never_shown() -> None:
     text = BASE.format(line='headers: {Authorization: "Bearer ${MY_KEY}"}') + "seeed: 1"
-    checked = check_text(text, Path("c.yaml"), (), {"MY_KEY": KEY})
-    assert len(checked.problems) == 1
-    config = check_text(text.replace("seeed", "seed"), Path("c.yaml"), (), {"MY_KEY": KEY}).config
-    assert config is not None
+    assert len(problems_in(text, MY_KEY=KEY)) == 1
+    config = config_in(text.replace("seeed", "seed"), MY_KEY=KEY)
     assert KEY not in repr(config) + str(config) + config.model_dump_json() + str(config.model_dump())
     assert config.models[0].headers["Authorization"].get_secret_value() == f"Bearer {KEY}"
 
 
 def test_a_key_in_an_override_or_as_a_name_is_refused_and_not_shown() -> None:
     assert KEY not in str(problems_of(f"{KEY}: 1"))
-    checked = check_text(BASE.format(line="model: m"), Path("c.yaml"), [f"models.0.api_key={KEY}"], {})
-    assert str(checked.problems[0]).startswith("--set models.0.api_key: models[0].api_key has a secret")
-    assert KEY not in str(list(map(str, checked.problems)))
+    first, *others = problems_in(BASE.format(line="model: m"), f"models.0.api_key={KEY}")
+    assert first.startswith("--set models.0.api_key: models[0].api_key has a secret")
+    assert KEY not in str([first, *others])
 
 
 SHAPES = [KEY, "hf_" + "a1" * 17, "ghp_" + "a1" * 18, "gsk_" + "a1" * 12, "AIza" + "a1" * 18, "AKIA" + "A1" * 8]

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from checked_text import check_text
+from checked_text import config_in
 from live_runs import MODELS, Site
 from typer.testing import CliRunner
 
@@ -42,10 +42,7 @@ def prepared(
     config: str = CONFIG,
 ) -> PreparedRun:
     text = config.replace("BUDGET", budget).replace("GRADER", grader).replace("MAX", str(max_tokens))
-    text = text.replace("TRIALS", trials)
-    checked = check_text(text, Path("run.yaml"))
-    assert checked.config is not None, checked.problems
-    return prepare(checked.config)
+    return prepare(config_in(text.replace("TRIALS", trials)))
 
 
 def test_greedy_models_are_warned_of_unless_each_question_is_asked_once() -> None:
@@ -138,22 +135,25 @@ def test_a_judge_sees_no_more_of_an_answer_than_its_tokens_can_have() -> None:
     assert many - few == 3 * (32768 - 16 * 100), "at most sixteen bytes a token, in each of three votes"
 
 
+def told_before_a_run(config: Path) -> list[str]:
+    """The output of each command that asks for no answers."""
+    commands = (["validate"], ["plan", "--simulations", "10"], ["run", "--dry-run"])
+    results = [CliRunner().invoke(app, [command, str(config), *options]) for command, *options in commands]
+    assert {result.exit_code for result in results} == {ExitCode.REACHED}
+    return [result.output for result in results]
+
+
 @pytest.mark.slow
 def test_a_small_cap_is_reported_by_plan_dry_run_and_run(site: Site) -> None:
     config = site.write(budget={"tokens": 1000})
     message = f"{NO_ANSWERS}: one answer per model may cost up to "
-    for command in ("validate",), ("plan", "--simulations", "10"):
-        result = CliRunner().invoke(app, [*command, str(config)])
-        assert result.exit_code == ExitCode.REACHED and message in result.output
-    assert message in site.run(config, "--dry-run").output
+    assert all(message in output for output in told_before_a_run(config))
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT and message in ended.stderr
     enough = re.search(r"Set budget\.tokens to ([\d,]+)", ended.stderr)
     assert enough is not None
-    mended = site.run(site.write(budget={"tokens": int(enough[1].replace(",", ""))}))
-    assert (
-        message not in mended.output and "trials" in mended.stdout and "No answers were requested" not in mended.output
-    )
+    mended = site.run(site.write(budget={"tokens": int(enough[1].replace(",", ""))})).output
+    assert message not in mended and "trials" in mended and "No answers were requested" not in mended
 
 
 @pytest.mark.parametrize(("budget", "unbounded"), [({"usd": 1.0}, "ada"), ({"usd": 1.0, "tokens": 9000}, "ada, bob")])
@@ -173,11 +173,7 @@ def test_caps_that_nothing_bounds_are_reported_before_a_run_and_after_it(site: S
     (message,) = first_round_problems(prepare(load_config(config)))
     assert message.startswith("nothing bounds the cost of an answer of ada, bob, so the run may exceed budget.")
     assert "may exceed budget.usd" in message and "budget.tokens" not in message
-    runner = CliRunner()
-    for command in (["validate"], ["plan", "--simulations", "10"], ["run", "--dry-run"]):
-        result = runner.invoke(app, [command[0], str(config), *command[1:]])
-        assert result.exit_code == ExitCode.REACHED and message in result.output, result.output
-        assert "inf" not in result.output.split()
+    assert all(message in output and "inf" not in output.split() for output in told_before_a_run(config))
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and ended.output.count(message) == 2, "first and last"
     results = read_results(site.directory())
@@ -189,20 +185,24 @@ def test_caps_that_nothing_bounds_are_reported_before_a_run_and_after_it(site: S
     assert not list(first_round_problems(prepare(load_config(bounded))))
 
 
+def joined(site: Site, cap: int, *more: dict[str, str]) -> Path:
+    """A configuration of all models, and more, after a run of two of them that has spent its 64 trials."""
+    models = [*({"name": name, "base_url": site.base_url} for name in MODELS), *more]
+    settings = {"store": str(site.folder / "runs"), "trials": {"min": 4, "max": 60}}
+    assert site.run(site.write(models=models[:2], budget={"trials": 64}, **settings)).exit_code == ExitCode.SPENT
+    return site.write(models=models, budget={"trials": cap}, **settings)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("cap", [80, 96])
 def test_a_budget_that_does_not_cover_a_joining_model_is_reported_before_the_run(site: Site, cap: int) -> None:
     """Its first round has 32 trials."""
-    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
-    settings = {"store": str(site.folder / "runs"), "trials": {"min": 4, "max": 60}}
-    assert site.run(site.write(models=models[:2], budget={"trials": 64}, **settings)).exit_code == ExitCode.SPENT
-    config = site.write(models=models, budget={"trials": cap}, **settings)
+    config = joined(site, cap)
     warning = (
         "no answers of cyd will be requested, since the budget does not cover its first round: budget.trials is 80, "
         "of which 64 are used. Set it to 96 or more"
     )
-    for command, *options in (["validate"], ["plan", "--simulations", "10"], ["run", "--dry-run"]):
-        assert (warning in CliRunner().invoke(app, [command, str(config), *options]).stdout) == (cap == 80)
+    assert {warning in output for output in told_before_a_run(config)} == {cap == 80}
     ended = site.run(config)
     results = read_results(site.directory())
     assert results is not None and (warning in ended.stderr) == (cap == 80)
@@ -212,11 +212,8 @@ def test_a_budget_that_does_not_cover_a_joining_model_is_reported_before_the_run
 @pytest.mark.slow
 @pytest.mark.parametrize(("cap", "unpaid"), [(95, ["cyd", "eve"]), (104, ["eve"]), (128, [])])
 def test_no_answer_of_the_second_model_that_joins_is_paid_for_in_vain(site: Site, cap: int, unpaid: list[str]) -> None:
-    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
-    settings = {"store": str(site.folder / "runs"), "trials": {"min": 4, "max": 60}}
-    assert site.run(site.write(models=models[:2], budget={"trials": 64}, **settings)).exit_code == ExitCode.SPENT
-    models.append({"name": "eve", "model": "ada", "base_url": site.base_url, "prompt": "Answer: {prompt}"})
-    ended = site.run(site.write(models=models, budget={"trials": cap}, **settings))
+    eve = {"name": "eve", "model": "ada", "base_url": site.base_url, "prompt": "Answer: {prompt}"}
+    ended = site.run(joined(site, cap, eve))
     for name in ("cyd", "eve"):
         assert (f"no answers of {name} will be requested" in ended.stderr) == (name in unpaid)
     assert ("Set it to 128 or more" in ended.stderr) == ("eve" in unpaid)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checked_text import check_text
+from checked_text import check_text, config_in
 from two_by_two import HEADER
 
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
@@ -38,9 +38,7 @@ models:
 
 @pytest.fixture
 def config() -> RunConfig:
-    config = check_text(CONFIG, Path("run.yaml"), (), {}).config
-    assert config is not None
-    return config
+    return config_in(CONFIG)
 
 
 def test_the_worst_trial_has_the_longest_prompt_and_answer_and_prompts_are_rendered_once(
@@ -130,6 +128,15 @@ MEANING = {
 }
 
 
+STORED = replace(HEADER, meaning=MEANING)
+
+
+def refusal(stored: RunHeader, now: RunHeader, **more: bool) -> str:
+    with pytest.raises(RunChanged) as changed:
+        require_same_meaning(stored, now, "runs/my run", **more)
+    return str(changed.value)
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -147,10 +154,7 @@ MEANING = {
     ],
 )
 def test_a_changed_file_is_named(change: dict[str, object], expected: str) -> None:
-    stored = replace(HEADER, meaning=MEANING)
-    with pytest.raises(RunChanged) as changed:
-        require_same_meaning(stored, replace(stored, meaning=MEANING | change), "runs/one")
-    message = str(changed.value)
+    message = refusal(STORED, replace(STORED, meaning=MEANING | change))
     assert (
         f"\n  {expected.replace('edited', 'edited after the start of the run')}\n" in message
         and "0123abcd" not in message
@@ -161,11 +165,9 @@ def test_a_changed_file_is_named(change: dict[str, object], expected: str) -> No
 @pytest.mark.parametrize("is_regradable", [True, False])
 def test_a_regrade_is_advised_only_where_all_answers_are_here(is_regradable: bool) -> None:
     """Of R0 and of recorded models there are only grades, so that a regrade refuses such a run."""
-    stored = replace(HEADER, meaning=MEANING)
-    now = replace(stored, meaning=MEANING | {"grader": {"kind": "math"}})
-    with pytest.raises(RunChanged) as changed:
-        require_same_meaning(stored, now, "runs/my run", is_regradable=is_regradable)
-    assert ("adaptive-eval regrade 'runs/my run' --config" in str(changed.value)) == is_regradable
+    now = replace(STORED, meaning=MEANING | {"grader": {"kind": "math"}})
+    message = refusal(STORED, now, is_regradable=is_regradable)
+    assert ("adaptive-eval regrade 'runs/my run' --config" in message) == is_regradable
 
 
 @pytest.mark.parametrize(
@@ -178,9 +180,7 @@ def test_a_regrade_is_advised_only_where_all_answers_are_here(is_regradable: boo
     ],
 )
 def test_another_name_is_advised_only_where_it_lets_the_run_go_on(change: dict[str, Any], helps: bool) -> None:
-    with pytest.raises(RunChanged) as changed:
-        require_same_meaning(HEADER, replace(HEADER, **change), "runs/one")
-    assert ("give a changed model another name" in str(changed.value)) == helps
+    assert ("give a changed model another name" in refusal(HEADER, replace(HEADER, **change))) == helps
 
 
 OPTIMAL = "stopping.rule=optimal"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from checked_text import check_text
+from checked_text import config_in, problems_in
 
 from adaptive_eval.config.decisions import TrialsConfig
 from adaptive_eval.config.load import load_config
@@ -23,18 +23,8 @@ HEAD = "questions: q.jsonl\ngrader: math\nsampling: {max_tokens: 1000}\nmodels:\
 MODEL = "  - {{name: a, base_url: http://a/v1, price: {{input: 1, output: 3}}, {}}}\n  - {{name: b, base_url: http://b/v1}}\n"
 
 
-def problems_in(options: str, head: str = HEAD) -> list[str]:
-    return [str(problem) for problem in check_text(head + MODEL.format(options), Path("b.yaml")).problems]
-
-
-def read(text: str) -> RunConfig:
-    config = check_text(text, Path("b.yaml")).config
-    assert config is not None
-    return config
-
-
 def model(options: str) -> ModelConfig:
-    return read(HEAD + MODEL.format(options)).models[0]
+    return config_in(HEAD + MODEL.format(options)).models[0]
 
 
 @pytest.mark.parametrize(
@@ -48,9 +38,9 @@ def model(options: str) -> ModelConfig:
     ],
 )
 def test_what_a_service_cannot_do_is_refused(options: str, why: str) -> None:
-    problems = problems_in(options)
+    problems = problems_in(HEAD + MODEL.format(options))
     assert any(why in problem for problem in problems), problems
-    unbounded = problems_in("batch: anthropic", HEAD.replace("1000", "null"))
+    unbounded = problems_in(HEAD.replace("1000", "null") + MODEL.format("batch: anthropic"))
     assert any("needs sampling.max_tokens" in line for line in unbounded), "its messages need the longest answer"
     body = "sampling: {extra_body: {service_tier: flex, top_a: 1}}"
     assert model(f"batch: openai, {body}").sampling.extra_body == {"top_a": 1}, "no tier for a batch"
@@ -66,7 +56,7 @@ def test_prices_are_those_of_the_way_an_answer_came() -> None:
     assert [trial_cost(batched)(answer).usd for answer in answers] == [4.0, 2.0]
     assert trial_cost(direct)(answers[0]).usd == 4.0
     assert usage_cost(batched, 1e6, 1e6, 1.0).usd == 2.0, "a forecast counts at batch prices"
-    config = read(HEAD + MODEL.format("batch: openai")).model_copy(update={"models": [batched, direct]})
+    config = config_in(HEAD + MODEL.format("batch: openai")).model_copy(update={"models": [batched, direct]})
     worst = [cost.usd for cost in worst_costs(config, (), [100, 100])]
     assert worst[0] == worst[1] / 2.0
 
@@ -80,7 +70,7 @@ def test_calls_begin_with_the_first_round_that_caps_allow_or_that_there_was(
 ) -> None:
     budget = "" if tokens is None else f"budget: {{tokens: {tokens}}}\n"
     head = f"trials: {{min: 4, max: 40}}\n{budget}{HEAD}"
-    config = read(head + MODEL.format("batch: openai"))
+    config = config_in(head + MODEL.format("batch: openai"))
     questions = [Question(f"q{number}", "?", "1") for number in range(10)]
     plan = make_plan(config, questions, [Cost(1000, 0.003)] * 2, RunFacts(capped_opening=capped))
     assert isinstance(plan.rule, Optimal)
@@ -89,7 +79,7 @@ def test_calls_begin_with_the_first_round_that_caps_allow_or_that_there_was(
 
 def test_no_gpu_time_is_reserved_on_servers_of_the_run_itself() -> None:
     rows = "  - {name: a, launch: {}, gpus: 2}\n  - {name: b, base_url: http://b/v1, gpus: 2}\n"
-    config = read(HEAD + rows)
+    config = config_in(HEAD + rows)
     entry = config.models[1]
     expected = entry.sampling.timeout * DEFAULT.attempts * 2 / entry.concurrency.in_flight
     assert [cost.gpu_seconds for cost in worst_costs(config, (), [100, 100])] == [0.0, expected]
@@ -111,9 +101,7 @@ PLAIN, CACHING = "{input: 4, output: 3}", "{input: 4, cached_input: 1, output: 3
 
 def priced(price: str, options: str = "", grader: str = "math") -> RunConfig:
     text = (HEAD + MODEL.format("api_key_env: K" + options)).replace("{input: 1, output: 3}", price)
-    checked = check_text(text.replace("grader: math", f"grader: {grader}"), Path("p.yaml"))
-    assert checked.config is not None, checked.problems
-    return checked.config
+    return config_in(text.replace("grader: math", f"grader: {grader}"))
 
 
 def test_cached_tokens_have_a_price_of_their_own_if_it_is_given_and_caps_reserve_the_full_one() -> None:
@@ -132,18 +120,13 @@ def test_cached_tokens_have_a_price_of_their_own_if_it_is_given_and_caps_reserve
     costs = [seat.cost(2 * MILLION, MILLION, 1.0, cached) for seat in judge.seats for cached in (0, MILLION)]
     assert [cost.usd for cost in costs] == [11.0, 8.0]
     text = (HEAD + MODEL.format("api_key_env: K")).replace("{input: 1,", "{input: 1, cached_input: 1.25,")
-    problems = check_text(text, Path("p.yaml")).problems
-    assert any("cached_input" in str(problem) and "must not exceed" in str(problem) for problem in problems), problems
+    problems = problems_in(text)
+    assert any("cached_input" in problem and "must not exceed" in problem for problem in problems), problems
 
 
 BARE = "questions: q.jsonl\ngrader: math\n"
 PRICE = "price: {input: 1, output: 10}"
 FREE = "price: {input: 0, output: 0}"
-
-
-def chosen(models: str, more: str = "sampling: {max_tokens: 32000}\n") -> tuple[str, str]:
-    config = read(f"{BARE}{more}models:\n{models}")
-    return choose_optimize(config.models, config.trials)
 
 
 def two(options: str) -> str:
@@ -153,29 +136,44 @@ def two(options: str) -> str:
 TWO = "  - {name: a, base_url: http://a/v1}\n  - {name: b, base_url: http://b/v1}\n"
 
 
-def test_time_is_paid_for_on_servers_of_your_own() -> None:
-    """Whatever is known of the length of answers."""
-    launched = "".join(f"  - {{name: {name}, launch: {{}}}}\n" for name in "ab")
-    reasons = {
-        TWO: "without price and key",
-        launched: "started by the run",
-        two("gpus: 1"): "with gpus",
-        two(f"gpus: 1, {PRICE}"): "with gpus",
-        two(FREE): "with price 0",
-        two(FREE) + "  - {name: c, base_url: http://c/v1}\n": "with price 0 or without price and key",
-    }
-    for models, why in reasons.items():
-        for more in ("", "sampling: {max_tokens: 32000}\n"):
-            reason = f"all models are on your own servers ({why}), where you pay for time"
-            assert chosen(models, more) == ("time", reason)
+LAUNCHED = "".join(f"  - {{name: {name}, launch: {{}}}}\n" for name in "ab")
+KEYED = "  - {name: c, base_url: http://c/v1, api_key_env: KEY}\n"
+PROVIDER = "  - {name: a, base_url: https://api.openai.com/v1}\n  - {name: b, base_url: http://b/v1, auth: m:A}\n"
+OWN = "%s on your own servers (%s), where you pay for time"
+AHEAD = ". Requests to the other models are sent ahead, too"
+NOBODY = "no model is known to be on a server of your own, so you pay for answers"
 
 
-def test_answers_are_paid_for_where_every_model_has_a_price_or_something_to_be_known_by() -> None:
-    """A provider's address is enough; headers, or a signature of one's own, may be credentials as well."""
-    provider = "  - {name: a, base_url: https://api.openai.com/v1}\n  - {name: b, base_url: http://b/v1, auth: m:A}\n"
-    known_by = (PRICE, "api_key_env: KEY", "headers: {x-key: abc}", "auth: my.signs:Auth", "batch: openai")
-    for models in (provider, two("batch: openai, api_key_env: KEY"), *map(two, known_by)):
-        assert chosen(models) == ("cost", "no model is known to be on a server of your own, so you pay for answers")
+@pytest.mark.parametrize("more", ["", "sampling: {max_tokens: 32000}\n"], ids=["any length", "a known length"])
+@pytest.mark.parametrize(
+    ("models", "pace", "reason"),
+    [
+        (TWO, "time", OWN % ("all models are", "without price and key")),
+        (LAUNCHED, "time", OWN % ("all models are", "started by the run")),
+        (two("gpus: 1"), "time", OWN % ("all models are", "with gpus")),
+        (two(f"gpus: 1, {PRICE}"), "time", OWN % ("all models are", "with gpus")),
+        (two(FREE), "time", OWN % ("all models are", "with price 0")),
+        (
+            two(FREE) + "  - {name: c, base_url: http://c/v1}\n",
+            "time",
+            OWN % ("all models are", "with price 0 or without price and key"),
+        ),
+        # one model with a key does not slow the others down
+        (TWO + KEYED, "time", OWN % ("a and 1 more are", "without price and key") + AHEAD),
+        (KEYED + "  - {name: a, base_url: http://a/v1}\n", "time", OWN % ("a is", "without price and key") + AHEAD),
+        # a provider's address is enough; headers, or a signature of one's own, may be credentials as well
+        (PROVIDER, "cost", NOBODY),
+        (two("batch: openai, api_key_env: KEY"), "cost", NOBODY),
+        *(
+            (two(known_by), "cost", NOBODY)
+            for known_by in (PRICE, "api_key_env: KEY", "headers: {x-key: abc}", "auth: my.signs:Auth", "batch: openai")
+        ),
+    ],
+)
+def test_the_pace_goes_by_whose_servers_are_paid_for(models: str, pace: str, reason: str, more: str) -> None:
+    config = config_in(f"{BARE}{more}models:\n{models}")
+    chosen, why = choose_optimize(config.models, config.trials)
+    assert (chosen, why) == (pace, reason)
 
 
 @pytest.mark.parametrize(
@@ -190,19 +188,8 @@ def test_answers_are_paid_for_where_every_model_has_a_price_or_something_to_be_k
 )
 def test_a_cap_on_usd_needs_no_price_of_a_server_of_your_own(models: str, problem: str | None) -> None:
     text = f"{BARE}sampling: {{max_tokens: 32000}}\nbudget: {{usd: 5}}\nmodels:\n{models}"
-    checked = check_text(text, Path("bench.yaml"), (), {"KEY": "k"})
-    problems = "\n".join(map(str, checked.problems))
+    problems = "\n".join(problems_in(text, KEY="k"))
     assert (problems == "") if problem is None else (problem in problems)
-
-
-def test_one_model_with_a_key_does_not_slow_the_others_down_and_the_reason_names_whose_servers_are_meant() -> None:
-    keyed = "  - {name: c, base_url: http://c/v1, api_key_env: KEY}\n"
-    assert chosen(TWO + keyed) == (
-        "time",
-        "a and 1 more are on your own servers (without price and key), where you pay for time. Requests to the "
-        "other models are sent ahead, too",
-    )
-    assert chosen(keyed + "  - {name: a, base_url: http://a/v1}\n")[1].startswith("a is on your own servers")
 
 
 @pytest.mark.parametrize(
@@ -223,8 +210,13 @@ def test_neither_caps_nor_judges_change_the_pace(tmp_path: Path, settings: tuple
     assert prepared.plan.pace == Pace(lookahead=12, opening=12, dedicated_servers=True)
 
 
-@pytest.mark.parametrize(("questions", "ahead"), [(30, 12), (150, 2), (360, 1), (361, 0), (5000, 0)])
-def test_rounds_that_fill_the_servers_alone_are_not_asked_ahead(questions: int, ahead: int) -> None:
-    assert make_pace(TrialsConfig(optimize="time"), questions) == Pace(
-        lookahead=ahead, opening=12, dedicated_servers=True
-    )
+@pytest.mark.parametrize(
+    ("questions", "max_trials", "ahead"),
+    [(1, 80, 12), (30, 80, 12), (30, 16, 2), (30, 4, 1), (90, 80, 4), (150, 80, 2), (360, 80, 1), (361, 80, 0)],
+)
+def test_rounds_run_ahead_by_part_of_the_horizon_and_not_where_one_fills_the_servers(
+    questions: int, max_trials: int, ahead: int
+) -> None:
+    trials, opening = TrialsConfig(min=1, max=max_trials, optimize="time"), round(0.15 * max_trials)
+    assert make_pace(trials, questions) == Pace(lookahead=ahead, opening=opening, dedicated_servers=True)
+    assert make_pace(trials.model_copy(update={"optimize": "cost"}), questions) == Pace()

@@ -96,10 +96,7 @@ def published(
 def played(plan: Plan, outcomes: Outcomes) -> Controller:
     controller = Controller(plan)
     while controller.finished is None:
-        trials = controller.ask(1 << 30)
-        controller.tell(
-            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in trials
-        )
+        controller.tell(Outcome(*ask[:3], int(outcomes[ask[:3]])) for ask in controller.ask(1 << 30))
     return controller
 
 

@@ -1,59 +1,32 @@
 """What goes with recorded models, drawn questions and the objective cheapest, and what does not."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import yaml
-from checked_text import check_text
+from checked_text import config_in, problems_in
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.checks import may_draw
-from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import RunFacts, make_plan
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.objectives import Cheapest, Objective, Threshold
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.report.words import decisions_in_words, run_in_words
 
-COINS = "questions: {world: coins}\ngrader: math\n"
+COINS = "questions: {world: coins}\ngrader: math\n%smodels:\n%s"
 RECORDED = "- {name: coin-01, recorded: runs/old}\n"
 NEW = "- {name: coin-02, simulate: true}\n"
 
 
-def write(tmp_path: Path, models: str, more: str = "") -> Path:
-    path = tmp_path / "run.yaml"
-    path.write_text(f"{COINS}{more}models:\n{models}")
-    return path
-
-
-def test_a_recorded_model_needs_no_address_price_or_length(tmp_path: Path) -> None:
+def test_a_recorded_model_needs_no_address_price_or_length() -> None:
     priced = "- {name: coin-02, simulate: true, price: {input: 1, output: 1}, sampling: {max_tokens: 9}, gpus: 1}\n"
     caps = "budget: {usd: 5, tokens: 1000, gpu_hours: 2}\nobjective: place\n"
-    config = load_config(write(tmp_path, RECORDED + priced, caps))
+    config = config_in(COINS % (caps, RECORDED + priced))
     assert [model.name for model in config.asked] == ["coin-02"]
     bench = prepare(config).plan.bench
     assert bench.recorded == {0}
     assert bench.worst_cost[0] == (0, 0.0, 0.0)
     assert bench.worst_cost[1].usd > 0.0
-
-
-@pytest.mark.parametrize(
-    ("models", "more", "message"),
-    [
-        (RECORDED, "", "must include a model to ask, but all are recorded"),
-        (NEW + "- {name: coin-03, simulate: true}\n", "objective: place\n", "place needs recorded models"),
-        ("- {name: coin-01, recorded: r, base_url: 'http://x/v1'}\n" + NEW, "", "recorded model, which is never asked"),
-        ("- {name: coin-01, recorded: r, simulate: true}\n" + NEW, "", "remove simulate, or recorded"),
-        ("- {name: coin-01, recorded: r, batch: openai}\n" + NEW, "", "remove batch, or recorded"),
-        ("- {name: coin-01, recorded: r, launch: {command: 'v {port}'}}\n" + NEW, "", "remove launch, or recorded"),
-        (RECORDED + NEW, "prior: {run: runs/older}\n", "cannot be combined with recorded models"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(tmp_path: Path, models: str, more: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_config(write(tmp_path, models, more))
-    assert message in str(caught.value)
 
 
 DRAWN: dict[str, object] = {"min": 1, "max": 1, "draw": 100}
@@ -66,14 +39,12 @@ SETTINGS: dict[str, object] = {
 }
 
 
-def written(folder: Path, **changes: object) -> Path:
-    path = folder / "run.yaml"
-    path.write_text(yaml.safe_dump(SETTINGS | changes))
-    return path
+def drawn(**changes: object) -> str:
+    return yaml.safe_dump(SETTINGS | changes)
 
 
-def test_the_plan_is_one_of_blocks(tmp_path: Path) -> None:
-    prepared = prepare(load_config(written(tmp_path)))
+def test_the_plan_is_one_of_blocks() -> None:
+    prepared = prepare(config_in(drawn()))
     plan = prepared.plan
     assert (plan.drawn, plan.trials.min, plan.trials.max) == (100, 1, 1)
     assert plan.opening.sum(axis=1).tolist() == [100, 100, 100] and plan.opening[:, :100].all()
@@ -84,8 +55,8 @@ def test_the_plan_is_one_of_blocks(tmp_path: Path) -> None:
     assert words.prior.startswith("Questions were drawn at random")
 
 
-def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
-    config = load_config(written(tmp_path, stopping={"rule": "optimal"}))
+def test_looks_of_the_rule_optimal_lie_as_blocks_do() -> None:
+    config = config_in(drawn(stopping={"rule": "optimal"}))
     spacing = make_plan(config, prepare(config).questions, (NO_COST,) * 3).spacing
     assert spacing is not None and spacing.step == pytest.approx(2 * 100 / 2000)
     assert spacing.finest == pytest.approx(0.5 * 100 / 2000)
@@ -94,34 +65,12 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
     assert "less than the unused share of one trial of every question" in words.rule
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"questions": {"world": "many_questions"}}, "questions.shuffle must be true with trials.draw"),
-        ({"trials": {"min": 1, "max": 4, "draw": 100}}, "trials.draw is for one trial of each question"),
-        ({"trials": {"draw": 100}}, "set `min: 1` and `max: 1`, too"),
-        ({"trials": {"min": 1, "max": 1, "draw": 10}}, "trials.draw"),
-        ({"trials": DRAWN | {"optimize": "time"}}, "trials.optimize must be answers"),
-        ({"objective": {"kind": "threshold", "value": 0.5}}, "objective.kind must compare models"),
-        ({"objective": {"kind": "precision", "half_width": 0.05}}, "objective.kind must compare models"),
-        ({"stopping": {"rule": "published"}}, "stopping.rule compares Bayes@N"),
-        (BASELINE | {"trials": DRAWN | {"seeds": "coupled"}}, "trials.seeds must not be coupled"),
-        ({"prior": {"run": "runs/earlier"}}, "prior cannot be combined with trials.draw"),
-        ({"report": {"metrics": ["pass@2"]}}, "report.metrics cannot be combined with trials.draw"),
-    ],
-)
-def test_settings_that_exclude_it_are_reported(tmp_path: Path, changes: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        load_config(written(tmp_path, **changes))
-    assert message in str(refused.value)
-
-
-def test_trials_that_are_there_and_more_than_the_questions_are_refused(tmp_path: Path) -> None:
+def test_trials_that_are_there_and_more_than_the_questions_are_refused() -> None:
     """As those of an import are."""
     questions = {"world": "many_questions", "shuffle": True, "limit": 80}
     with pytest.raises(ConfigError, match="trials.draw is 100, but there are 80 questions"):
-        prepare(load_config(written(tmp_path, questions=questions)))
-    config = load_config(written(tmp_path))
+        prepare(config_in(drawn(questions=questions)))
+    config = config_in(drawn())
     first = np.ones((3, 2000), dtype=int)
     with pytest.raises(ConfigError, match="there are trials already; remove it"):
         make_plan(config, prepare(config).questions, (NO_COST,) * 3, RunFacts(first))
@@ -138,10 +87,8 @@ def test_trials_that_are_there_and_more_than_the_questions_are_refused(tmp_path:
         ({"trials": {}, "report": {"metrics": ["pass@2"]}}, False),
     ],
 )
-def test_questions_may_be_drawn_where_nothing_stands_in_the_way(
-    tmp_path: Path, changes: dict[str, object], may: bool
-) -> None:
-    assert may_draw(load_config(written(tmp_path, **changes))) is may
+def test_questions_may_be_drawn_where_nothing_stands_in_the_way(changes: dict[str, object], may: bool) -> None:
+    assert may_draw(config_in(drawn(**changes))) is may
 
 
 HEAD = """
@@ -165,13 +112,30 @@ def judged(server: str) -> str:
     return HEAD.replace("grader: math", JUDGE % server)
 
 
-def problems(text: str) -> list[str]:
-    return [str(problem) for problem in check_text(text, Path("run.yaml"), (), {}).problems]
+TWO = COINS % ("", RECORDED.strip()[:-1] + ", %s}\n" + NEW)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
+        (COINS % ("", RECORDED), "must include a model to ask, but all are recorded"),
+        (COINS % ("objective: place\n", NEW + NEW.replace("2", "3")), "place needs recorded models"),
+        (TWO % "base_url: 'http://x/v1'", "recorded model, which is never asked"),
+        (TWO % "simulate: true", "remove simulate, or recorded"),
+        (TWO % "batch: openai", "remove batch, or recorded"),
+        (TWO % "launch: {command: 'v {port}'}", "remove launch, or recorded"),
+        (COINS % ("prior: {run: runs/older}\n", RECORDED + NEW), "cannot be combined with recorded models"),
+        (drawn(questions={"world": "many_questions"}), "questions.shuffle must be true with trials.draw"),
+        (drawn(trials={"min": 1, "max": 4, "draw": 100}), "trials.draw is for one trial of each question"),
+        (drawn(trials={"draw": 100}), "set `min: 1` and `max: 1`, too"),
+        (drawn(trials={"min": 1, "max": 1, "draw": 10}), "trials.draw"),
+        (drawn(trials=DRAWN | {"optimize": "time"}), "trials.optimize must be answers"),
+        (drawn(objective={"kind": "threshold", "value": 0.5}), "objective.kind must compare models"),
+        (drawn(objective={"kind": "precision", "half_width": 0.05}), "objective.kind must compare models"),
+        (drawn(stopping={"rule": "published"}), "stopping.rule compares Bayes@N"),
+        (drawn(**BASELINE, trials=DRAWN | {"seeds": "coupled"}), "trials.seeds must not be coupled"),
+        (drawn(prior={"run": "runs/earlier"}), "prior cannot be combined with trials.draw"),
+        (drawn(report={"metrics": ["pass@2"]}), "report.metrics cannot be combined with trials.draw"),
         (HEAD + BARE + ASKED, "cheapest compares what answers cost, but two has no price above 0"),
         *((HEAD + two + ASKED, "two has no price above 0") for two in (FREE, OWN)),
         (HEAD + SECOND + ASKED + "stopping: {delta: 2%}\n", "stopping.delta is not for the objective cheapest"),
@@ -182,13 +146,13 @@ def problems(text: str) -> list[str]:
         (judged("gpus: 1") + OWN + GPUS, "remove price and gpus of its server"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(text: str, says: str) -> None:
-    assert any(says in problem for problem in problems(text)), problems(text)
+def test_what_does_not_go_together_is_refused(text: str, message: str) -> None:
+    assert message in "\n".join(problems_in(text))
 
 
 def test_what_commands_report_and_free_verdicts_can_be_compared() -> None:
     for models in (HEAD + COMMAND, judged("price: {input: 0, output: 0}") + SECOND, judged("gpus: 1") + SECOND):
-        assert not any("cheapest" in problem for problem in problems(models + ASKED)), models
+        assert not any("cheapest" in problem for problem in problems_in(models + ASKED)), models
 
 
 SAID = "The cheapest model that is not more than %d points behind any other is chosen."
@@ -206,8 +170,7 @@ SAID = "The cheapest model that is not more than %d points behind any other is c
 def test_prices_make_costs_and_the_report_says_it_in_the_units_of_its_scores(
     text: str, objective: Objective, said: str
 ) -> None:
-    config = check_text(HEAD + text, Path("run.yaml"), (), {}).config
-    assert config is not None, problems(HEAD + text)
+    config = config_in(HEAD + text)
     assert decisions_in_words(config, {}, began_at=1, imported=False).objective == said
     plan = prepare(config).plan
     assert plan.objective == objective

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_config_load import load, problems_in
+from checked_text import config_in, problems_in
 
 from adaptive_eval.config.benchmarks import BenchmarkPart, weigh_questions
 from adaptive_eval.config.fingerprint import differences
@@ -60,15 +60,15 @@ def rows(folder: Path) -> Path:
 
 
 def test_questions_and_graders_of_all_are_one_section_each() -> None:
-    config = load(TWO + MODELS)
+    config = config_in(TWO + MODELS)
     assert [(part.name, part.weight) for part in config.benchmarks] == [("easy", 3.0), ("hard", 1.0)]
     paths = {name: str(source.path) for name, source in config.questions.benchmarks.items()}
     assert paths == {"easy": "e.jsonl", "hard": "h.jsonl"}
     assert isinstance(config.grader, ByBenchmark)
     assert {name: type(grader) for name, grader in config.grader.graders.items()} == {"easy": Math, "hard": Numeric}
-    changed = load(TWO + MODELS, "benchmarks.1.weight=7", "benchmarks[1].questions.limit=2")
+    changed = config_in(TWO + MODELS, "benchmarks.1.weight=7", "benchmarks[1].questions.limit=2")
     assert changed.benchmarks[1].weight == 7.0 and changed.questions.benchmarks["hard"].limit == 2
-    task = load("benchmarks:\n  - {name: gsm, benchmark: {lm_eval: gsm8k_cot}, questions: {limit: 5}}\n" + MODELS)
+    task = config_in("benchmarks:\n  - {name: gsm, benchmark: {lm_eval: gsm8k_cot}, questions: {limit: 5}}\n" + MODELS)
     assert task.questions.benchmarks["gsm"].limit == 5
     assert task.questions.benchmarks["gsm"].options == {"task": "gsm8k_cot", "limit": 5}
     assert isinstance(task.grader, ByBenchmark) and task.grader.functions == ("adaptive_eval.lm_eval.tasks:grade",)
@@ -77,12 +77,14 @@ def test_questions_and_graders_of_all_are_one_section_each() -> None:
 def test_all_graders_share_the_limits_of_the_run() -> None:
     task = "  - {name: gsm, benchmark: {lm_eval: gsm8k_cot}}\n"
     both = TWO.replace("grader: math", f"{task}grader: math") + MODELS
-    usual, quick = load(TWO + MODELS), load(TWO + MODELS, "grading.timeout=5")
+    usual, quick = config_in(TWO + MODELS), config_in(TWO + MODELS, "grading.timeout=5")
     assert (usual.grading, quick.grading) == (GradingLimits(), GradingLimits(timeout=5.0))
     assert run_header(usual, ()).meaning == run_header(quick, ()).meaning, "no grade depends on them"
-    assert load(both).grading == GradingLimits(workers=1, timeout=60.0)
-    assert load(both, "grading={workers: 2, memory: 4}").grading == GradingLimits(workers=2, timeout=60.0, memory=4.0)
-    assert load("benchmark: {lm_eval: gsm8k_cot}\n" + MODELS, "grading.timeout=5").grading.timeout == 5.0
+    assert config_in(both).grading == GradingLimits(workers=1, timeout=60.0)
+    assert config_in(both, "grading={workers: 2, memory: 4}").grading == GradingLimits(
+        workers=2, timeout=60.0, memory=4.0
+    )
+    assert config_in("benchmark: {lm_eval: gsm8k_cot}\n" + MODELS, "grading.timeout=5").grading.timeout == 5.0
     hint = "benchmarks[1].grader.timeout is not a known key; did you mean grading.timeout?"
     assert hint in problems_in(graded("{kind: numeric, timeout: 3}") + MODELS)[0]
 

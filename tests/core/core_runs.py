@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from adaptive_eval.core import Anytime, Controller, Judging, NearBest, Optimal, Plan, Rule, StageBefore, ZScore
 from adaptive_eval.core.answer_kinds import AnswerKind
@@ -21,7 +22,7 @@ from adaptive_eval.core.result import Result
 from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
-from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome, SetAside
+from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome, SetAside, Verdict
 from scorio.moments import IntArray
 from scorio.sinf import difference_values, paired_counts, paired_moments
 
@@ -41,6 +42,11 @@ def never_called(bench: Bench, **settings: object) -> Plan:
     """A plan by which nothing is ever called or given up, with `Uniform` as its policy if no other is given."""
     usual = {"rule": ZScore(99.0), "policy": Uniform(), "judging": Judging(futility=None), "prior": "uniform"}
     return Plan(bench, **(usual | settings))  # type: ignore[arg-type]
+
+
+def allowed(promise: float, runs: int) -> float:
+    """The share of runs below which a rate at the promise lies with probability 0.999."""
+    return float(binom.ppf(0.999, runs, promise) / runs)
 
 
 def unit(*key: int) -> float:
@@ -163,6 +169,11 @@ def standing_of(run: Controller) -> JudgedLook:
     """The last look of a run that has one, with its evidence."""
     assert run.last_look is not None
     return run.last_look
+
+
+def verdicts_of(run: Controller, look: int = -1) -> dict[tuple[int, int | None], Verdict]:
+    """The verdicts of a look, by the better and the worse model."""
+    return {pair[:2]: pair.verdict for pair in run.looks[look].comparisons}
 
 
 def after(run: Controller, plan: Plan, models: Sequence[int | None] | None = None, stands: bool = True) -> Plan:

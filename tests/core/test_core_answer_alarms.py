@@ -1,13 +1,12 @@
 """A server that changes during a run raises an alarm, and its later answers no longer count."""
 
 import tracemalloc
-from collections.abc import Callable
 from dataclasses import replace
 from math import comb, exp, inf
 
 import numpy as np
 import pytest
-from core_runs import play
+from core_runs import play, verdicts_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -32,10 +31,6 @@ def plan_for(models: int = 2, **changes: object) -> Plan:
     bench, rule, judging = Bench(models, QUESTIONS, BINARY), ZScore(99.0), Judging(futility=None)
     plan = Plan(bench, rule=rule, judging=judging, trials=Trials(min=8, max=40), pace=Pace(lookahead=0))
     return replace(plan, **changes)  # type: ignore[arg-type]
-
-
-def run(plan: Plan, grade: Callable[[Ask], tuple[int, int]]) -> Controller:
-    return play(Controller(plan), grade)
 
 
 def fair(ask: Ask) -> int:
@@ -90,13 +85,19 @@ def test_passes_over_the_questions_hold_every_trial_once(numbers: list[int], tog
 # -- what raises an alarm --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "since"), in_turns(AnswerKind, [3, 8, 11]))
-def test_a_kind_that_becomes_more_frequent_ends_the_run(kind: AnswerKind, since: int) -> None:
+BOTH = AnswerKind.REASONING_ONLY | AnswerKind.EMPTY
+
+
+@pytest.mark.parametrize(("kinds", "since"), [*in_turns(AnswerKind, [3, 8, 11]), (BOTH, 3)])
+def test_a_kind_that_becomes_more_frequent_ends_the_run(kinds: AnswerKind, since: int) -> None:
+    """The most specific one of several is named."""
+    kind = AnswerKind.REASONING_ONLY if kinds == BOTH else kinds
+
     def grade(ask: Ask) -> tuple[int, int]:
         bad = ask.model == 1 and ask.trial >= since and ask.question % 10 < 4  # fewer than a silent round has
-        return (0, kind) if bad else (fair(ask), 0)
+        return (0, kinds) if bad else (fair(ask), 0)
 
-    controller = run(plan_for(), grade)
+    controller = play(Controller(plan_for()), grade)
     assert controller.finished is Reason.ALARM and controller.set_aside[1].cause is Cause.ANSWERS
     (alarm,) = controller.alarms
     assert (alarm.model, alarm.kind) == (1, kind) and alarm.since is not None
@@ -110,7 +111,7 @@ def test_a_pass_in_which_a_change_came_counts_no_more() -> None:
         bad = ask.model == 1 and ask.question % 10 < 4 and (ask.trial, ask.question) >= (8, 13)
         return (0, AnswerKind.EMPTY) if bad else (fair(ask), 0)
 
-    (alarm,) = run(plan_for(), grade).alarms
+    (alarm,) = play(Controller(plan_for()), grade).alarms
     assert alarm.before == 0 and alarm.since == (8,) * QUESTIONS
 
 
@@ -121,16 +122,10 @@ def test_answers_to_hard_questions_raise_no_alarm() -> None:
     def grade(ask: Ask) -> tuple[int, int]:
         return (0, AnswerKind.EMPTY) if ask.question < hard else (fair(ask), 0)
 
-    assert run(plan_for(), grade).alarms == []
+    assert play(Controller(plan_for()), grade).alarms == []
     trials = np.array([[4] * QUESTIONS, [1] * hard + [0] * hard, [9] * hard + [0] * hard])
     always = np.arange(QUESTIONS) < hard
     assert np.all(log_chances(trials, trials * always, np.array([1, 2])) == 0.0)
-
-
-def test_the_most_specific_of_two_kinds_is_named() -> None:
-    both = AnswerKind.REASONING_ONLY | AnswerKind.EMPTY
-    controller = run(plan_for(), lambda ask: (0, both) if ask.model and ask.trial >= 3 else (fair(ask), 0))
-    assert [alarm.kind for alarm in controller.alarms] == [AnswerKind.REASONING_ONLY]
 
 
 def test_an_alarm_on_drawn_questions_keeps_the_first_of_the_sample() -> None:
@@ -140,7 +135,7 @@ def test_an_alarm_on_drawn_questions_keeps_the_first_of_the_sample() -> None:
     def grade(ask: Ask) -> tuple[int, int]:
         return (0, AnswerKind.EMPTY) if ask.model == 1 and ask.question >= 150 else (ask.question % 2, 0)
 
-    controller = run(plan, grade)
+    controller = play(Controller(plan), grade)
     assert controller.finished is Reason.ALARM
     (alarm,) = controller.alarms
     assert alarm.since is not None and 100 <= sum(alarm.since) <= 150
@@ -164,10 +159,6 @@ def test_the_reason_says_since_which_answer() -> None:
 # -- what no longer counts -------------------------------------------------------------------------------------------
 
 
-def verdicts_at(controller: Controller, look: int) -> dict[frozenset[int | None], Verdict]:
-    return {frozenset((pair.first, pair.second)): pair.verdict for pair in controller.looks[look].comparisons}
-
-
 def test_calls_made_before_the_change_are_kept() -> None:
     """Model 0 is called better than model 1 at the first look. Model 1 goes on against model 2, and its server
     changes."""
@@ -177,11 +168,10 @@ def test_calls_made_before_the_change_are_kept() -> None:
         bad = ask.model == 1 and ask.trial >= 12
         return (0, AnswerKind.EMPTY) if bad else (int(ask.model == 0 or fair(ask)), 0)
 
-    controller = run(plan, grade)
+    controller = play(Controller(plan), grade)
     assert controller.finished is Reason.ALARM
-    called, undecided = frozenset((0, 1)), frozenset((1, 2))
-    assert verdicts_at(controller, 0)[called] is verdicts_at(controller, -1)[called] is Verdict.RESOLVED
-    assert verdicts_at(controller, -1)[undecided] is Verdict.BLOCKED
+    assert verdicts_of(controller, 0)[0, 1] is verdicts_of(controller)[0, 1] is Verdict.RESOLVED
+    assert Verdict.BLOCKED in verdicts_of(controller).values()
 
 
 def test_calls_based_on_answers_after_the_change_are_withdrawn() -> None:
@@ -195,10 +185,10 @@ def test_calls_based_on_answers_after_the_change_are_withdrawn() -> None:
             return 0, AnswerKind.EMPTY
         return 0 if ask.model == 2 and wrong else fair(ask), 0
 
-    controller, equal = run(plan, grade), frozenset((0, 1))
+    controller = play(Controller(plan), grade)
     assert controller.finished is Reason.ALARM
-    assert verdicts_at(controller, -2)[equal] is Verdict.RESOLVED
-    assert verdicts_at(controller, -1)[equal] is Verdict.BLOCKED
+    assert verdicts_of(controller, -2)[0, 1] is Verdict.RESOLVED
+    assert set(verdicts_of(controller).values()) == {Verdict.BLOCKED}
     assert controller.counts[1].sum() <= 12 * QUESTIONS
 
 
@@ -211,21 +201,16 @@ def test_after_an_alarm_only_answers_from_before_it_count_as_evidence(coupled: b
         bad = ask.model == 1 and ask.trial >= 10
         return (0, AnswerKind.CONTENT_FILTER) if bad else (int(table[0 if coupled else ask.model][ask[1:3]]), 0)
 
-    plan = plan_for(coupled=coupled, trials=Trials(min=8, max=40))
-    controller = run(plan, grade)
+    controller = play(Controller(plan_for(coupled=coupled)), grade)
     (alarm,) = controller.alarms
     assert alarm.since is not None
-    trials_before = np.array(alarm.since)
-    fresh = Controller(replace(plan, stops_on_alarm=False))
-    while fresh.trials[0] < controller.trials[0]:
-        requested = fresh.ask(1 << 20)
-        fresh.tell(Outcome(*ask[:3], grade(ask)[0]) for ask in requested)
-    assert controller.counts[1].sum(axis=1).tolist() == trials_before.tolist()
-    right_before = np.array(
-        [[table[0 if coupled else 1][q, t] for t in range(trials_before[q])].count(True) for q in range(QUESTIONS)]
-    )
-    assert controller.counts[1, :, 1].tolist() == right_before.tolist()
-    assert np.array_equal(controller.counts[0], fresh.counts[0])
+    everything = controller.counts[0].sum(axis=1).tolist()
+    assert sum(everything) == controller.trials[0] > sum(alarm.since)
+    for counts, trials, answers in zip(
+        controller.counts, (everything, alarm.since), table[[0, 0 if coupled else 1]], strict=True
+    ):
+        assert counts.sum(axis=1).tolist() == [*trials]
+        assert counts[:, 1].tolist() == [row[:n].sum() for row, n in zip(answers, trials, strict=True)]
     assert controller.last_look is not None
     assert not coupled or controller.last_look.evidence.difference.tolist() == [0.0]
 

@@ -17,6 +17,7 @@ from adaptive_eval.core.evidence import Evidence, judged_pairs
 from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import VERDICTS, Ask, Cost, Reason, SetAside, Verdict
+from adaptive_eval.simulate.worlds import binary
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import judge_replay
 from scorio.moments import FloatArray
@@ -29,8 +30,7 @@ OPEN, RESOLVED = VERDICTS.index(Verdict.OPEN), VERDICTS.index(Verdict.RESOLVED)
 def chances(scores: Sequence[float]) -> FloatArray:
     """Probabilities (L, M, 2) of models with these scores, on questions of different difficulty."""
     spread = 0.4 * (np.arange(QUESTIONS) / (QUESTIONS - 1) - 0.5)
-    right = np.clip(np.array(scores)[:, None] + spread, 0.0, 1.0)
-    return np.stack([1.0 - right, right], axis=-1)
+    return binary(np.clip(np.array(scores)[:, None] + spread, 0.0, 1.0))
 
 
 def plan(models: int, delta: float = DELTA, **more: object) -> Plan:
@@ -109,6 +109,8 @@ def test_the_cheapest_model_within_delta_is_chosen_and_weaker_ones_are_ruled_out
     controller = play([0.2, 0.75, 0.78, 0.4], [0.01, 0.02, 0.03, 0.04], 1, plan(4, 0.15))
     assert controller.finished is Reason.SETTLED
     assert parts(controller) == {0: Part.RULED_OUT, 1: Part.CHOSEN, 2: Part.DEARER, 3: Part.RULED_OUT}
+    first = 4 * QUESTIONS
+    assert controller.trials[0] == controller.trials[3] == first < controller.trials[1], "who cannot change it rests"
     assert judge_replay(0, controller, np.array([0.2, 0.75, 0.78, 0.4])).wrong == 0
 
 
@@ -193,13 +195,6 @@ def test_the_candidate_is_the_first_that_is_neither_ruled_out_nor_stuck(models: 
 # -- whom it asks ------------------------------------------------------------------------------------------------------
 
 
-def test_models_that_cannot_change_the_choice_get_no_trials() -> None:
-    controller = play([0.3, 0.8, 0.82, 0.1], [0.01, 0.02, 0.03, 0.04], 2, plan(4, 0.08))
-    first = 4 * QUESTIONS
-    assert controller.trials[0] == controller.trials[3] == first  # ruled out at the first look
-    assert controller.trials[1] > first
-
-
 def test_a_candidate_that_is_likely_to_be_ruled_out_goes_on_against_one_model() -> None:
     controller = Controller(plan(4, 0.02))
     right = np.array([[0.55], [0.6], [0.62], [0.66]])
@@ -223,7 +218,8 @@ def test_a_cheaper_model_that_was_set_aside_leaves_the_run_blocked() -> None:
     assert chosen(controller) is None
 
 
-def answered_cut(unsure: UnsureGrades) -> Controller:
+@pytest.mark.parametrize("unsure", [NOTHING_UNSURE, UnsureGrades(int(AnswerKind.TRUNCATED), 1)])
+def test_cut_answers_neither_rule_a_model_out_nor_choose_it(unsure: UnsureGrades) -> None:
     """The cheap model's wrong answers are cut off; the other one is right always."""
 
     def grade(ask: Ask) -> tuple[int, int]:
@@ -231,12 +227,9 @@ def answered_cut(unsure: UnsureGrades) -> Controller:
         return int(not is_cut), int(AnswerKind.TRUNCATED) * is_cut
 
     run = Controller(plan(2, 0.3, unsure=unsure, stops_on_alarm=False))
-    return core_runs.play(run, grade, cost=lambda ask: Cost(1, RISING[ask.model]))
-
-
-def test_cut_answers_neither_rule_a_model_out_nor_choose_it() -> None:
-    assert parts(answered_cut(NOTHING_UNSURE))[0] is Part.RULED_OUT
-    assert parts(answered_cut(UnsureGrades(int(AnswerKind.TRUNCATED), 1)))[0] is not Part.RULED_OUT
+    core_runs.play(run, grade, cost=lambda ask: Cost(1, RISING[ask.model]))
+    part = parts(run)[0]
+    assert part is Part.RULED_OUT if unsure is NOTHING_UNSURE else part not in (Part.RULED_OUT, Part.CHOSEN)
 
 
 def test_labels_that_lower_a_score_take_the_choice_back() -> None:
@@ -282,7 +275,7 @@ def test_drawn_questions_are_compared_with_delta_too() -> None:
     asked = Plan(
         Bench(3, 1000, W), objective=Cheapest(0.15), rule=Optimal(start=0.1), trials=Trials(min=1, max=1), drawn=100
     )
-    tape = Tape.from_chances(np.stack([1 - right, right], axis=-1), W, rng)
+    tape = Tape.from_chances(binary(right), W, rng)
     controller = drive_rounds(Controller(asked), tape, [[Cost(1, price)] * 2 for price in RISING[:3]])
     assert parts(controller)[0] is Part.RULED_OUT
     assert chosen(controller) == 1

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import look_of, paired_z, play, result_of, standing_of, tell_right
+from core_runs import look_of, paired_z, play, result_of, standing_of
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Judging, Optimal, Outcome, Plan, Reason, SetAside, Verdict
@@ -19,53 +19,48 @@ from scorio.sinf import difference_values, paired_counts, paired_moments
 from scorio.sinf.prior import EVENTS
 
 QUESTIONS = 20
-DEPTH = 400
+BINARY = np.array([0.0, 1.0])
 BENCH = Bench(2, QUESTIONS, weights=np.array([0.0, 1.0]))
+Outcomes = NDArray[np.uint8]
 GATE = Plan(BENCH, objective=Gate(Margin(0, 0.03)), trials=Trials(min=4, max=60), coupled=True)
-Outcomes = NDArray[np.int64]
 
 
-def draw_outcomes(seed: int, kind: str, models: int = 2, lost: float = 0.0) -> Outcomes:
-    """Outcomes (L, M, N) of near copies that share their noise, or of independent models."""
+def draw_outcomes(seed: int, same: float = 1.0, models: int = 2, lost: float = 0.0) -> Outcomes:
+    """Outcomes (L, M, N): in a share of the trials all models use the same random number; each model is worse than the
+    one before."""
     rng = np.random.default_rng(seed)
-    chance = np.random.default_rng(8).beta(0.7, 0.7, (QUESTIONS, 1))
-    noise = rng.random((models, QUESTIONS, DEPTH))
-    shifted = np.stack([np.clip(chance - lost * number, 0.0, 1.0) for number in range(models)])
-    return ((noise[:1] if kind == "together" else noise) < shifted).astype(int)
+    chance = 0.1 + 0.8 * np.random.default_rng(8).beta(0.7, 0.7, (QUESTIONS, 1))
+    own = rng.random((models, QUESTIONS, 400))
+    numbers = np.where(rng.random((QUESTIONS, 400)) < same, own[:1], own)
+    return (numbers < np.stack([chance - lost * number for number in range(models)])).astype(np.uint8)
+
+
+def carry_out(plan: Plan, outcomes: NDArray[np.integer], mix: int | None = None) -> Controller:
+    """A whole run, with answers in the order asked or, three at a time, in mixed order."""
+    if mix is None:
+        return play(Controller(plan), outcomes)
+    controller, rng = Controller(plan), np.random.default_rng(mix)
+    waiting: list[Outcome] = []
+    while controller.finished is None:
+        waiting += [Outcome(*ask[:3], int(outcomes[ask[:3]])) for ask in controller.ask(7 * mix)]
+        rng.shuffle(waiting)
+        controller.tell(waiting[:3])
+        del waiting[:3]
+    return controller
 
 
 @pytest.mark.slow
 def test_a_gate_of_near_copies_takes_a_fraction_of_the_trials() -> None:
     without = replace(GATE, coupled=False)
-    both = [
-        [carry_out(plan, draw_outcomes(seed, "together")).trials.sum() for seed in range(3)] for plan in (GATE, without)
-    ]
+    both = [[carry_out(plan, draw_outcomes(seed, 1.0)).trials.sum() for seed in range(3)] for plan in (GATE, without)]
     assert np.sum(both[0]) < 0.35 * np.sum(both[1])
 
 
-def test_models_that_share_no_noise_are_asked_and_judged_as_usual() -> None:
-    for seed in range(2):
-        outcomes = draw_outcomes(seed, "apart", lost=0.02)
-        coupled, plain = carry_out(GATE, outcomes), carry_out(replace(GATE, coupled=False, rule=Sequential()), outcomes)
-        assert coupled.looks == plain.looks
-
-
-def test_z_is_that_of_the_differences() -> None:
-    outcomes = draw_outcomes(3, "together", lost=0.05)
-    controller = carry_out(replace(GATE, objective=Pairs(((0, 1),))), outcomes)
-    for look in controller.looks[:5]:
-        (n,) = set(look.trials)
-        (pair,), z = look.comparisons, paired_z(*outcomes[:, :, : n // QUESTIONS], 60)
-        assert pair.z == pytest.approx(z if pair.first == 0 else -z)
-        assert pair.information == pytest.approx(n / QUESTIONS / 60)
-
-
 def test_a_result_compares_on_the_trials_that_both_models_have() -> None:
-    outcomes = draw_outcomes(3, "together", lost=0.2)
+    outcomes = draw_outcomes(3, lost=0.3).astype(int)
     outcomes[1, :3, 5:8] = -1  # without a grade
     plan = Plan(BENCH, objective=Pairs(((0, 1),)), trials=Trials(min=200, max=200), coupled=True)
-    result = result_of(carry_out(plan, outcomes))
-    (comparison,) = result.comparisons
+    (comparison,) = result_of(carry_out(plan, outcomes)).comparisons
     assert comparison.by_trial and comparison.verdict.first == 0
     first, second = outcomes[:, :, :200]
     d = np.array([(a - b)[b >= 0].mean() for a, b in zip(first, second, strict=True)])
@@ -78,7 +73,7 @@ def test_questions_with_weights_are_asked_and_compared_by_them() -> None:
     weights = np.where(np.arange(QUESTIONS) < 5, 6.0, 1.0)
     labels = np.where(np.arange(QUESTIONS) < 5, 0, 1)
     bench = replace(BENCH, question_weights=weights, benchmark_of=labels)
-    outcomes = draw_outcomes(3, "together", lost=0.05)
+    outcomes = draw_outcomes(3, 1.0, lost=0.02)
     run = carry_out(replace(GATE, bench=bench, objective=Pairs(((0, 1),))), outcomes)
     trials = run.counts.sum(axis=-1)
     assert np.array_equal(trials[0], trials[1]), "only what both have counts"
@@ -101,7 +96,7 @@ def test_a_weighted_gate_calls_equal_models_apart_no_more_often_than_promised() 
     plan = replace(GATE, bench=bench, objective=Pairs(((0, 1),)), trials=Trials(min=4, max=30))
     for _ in range(runs):
         chance, shift = rng.uniform(0.2, 0.8, (QUESTIONS, 1)), np.where(labels == 0, -0.1, 0.1)[:, None]
-        noise = rng.random((QUESTIONS, DEPTH))
+        noise = rng.random((QUESTIONS, 400))
         outcomes = np.stack([noise < chance, noise < chance + shift]).astype(int)
         look = look_of(carry_out(plan, outcomes))
         called += look.comparisons[0].verdict is Verdict.RESOLVED
@@ -110,7 +105,7 @@ def test_a_weighted_gate_calls_equal_models_apart_no_more_often_than_promised() 
 
 def test_the_model_with_fewer_trials_is_asked_first() -> None:
     """A third model starts late: until it has as many trials, the model it is compared with waits."""
-    outcomes = draw_outcomes(2, "together", models=3)
+    outcomes = draw_outcomes(2, 1.0, models=3)
     bench = replace(BENCH, models=3, worst_cost=())
     first = np.array([[30], [30], [4]]) * np.ones((3, QUESTIONS), dtype=int)
     plan = replace(GATE, bench=bench, objective=Pairs(((0, 2),)), first=first, judging=Judging(futility=None))
@@ -121,56 +116,21 @@ def test_the_model_with_fewer_trials_is_asked_first() -> None:
     assert trials[-1][0] == trials[-1][2] == 60 * QUESTIONS
 
 
-def test_an_ungraded_trial_takes_z_as_near_to_zero_as_either_grade() -> None:
-    """z is the closer to 0 of the values under either grade of the ungraded trial."""
-    outcomes = draw_outcomes(4, "together", lost=0.02)
-    plan = replace(GATE, objective=Pairs(((0, 1),)))
-    complete = carry_out(plan, outcomes)
-    lacking = outcomes.copy()
-    lacking[1, 1, 1] = -1
-    controller = carry_out(plan, lacking)
-    look, complete_look = controller.looks[5], complete.looks[5]
-    assert look.trials[1] == complete_look.trials[1] - 1
-    standing = standing_of(controller)
-    (at,) = standing.evidence.positions(np.array([[0, 1]]))
-    assert abs(standing.cautious.z[at]) < abs(standing.evidence.z[at])
-    ways = []
-    for grade in (0, 1):
-        filled = outcomes[:, :, : controller.trials[0] // QUESTIONS].copy()
-        filled[1, 1, 1] = grade
-        ways.append(abs(paired_z(*filled, 60)))
-    assert abs(standing.cautious.z[at]) == pytest.approx(min(ways))
-
-
 def test_a_model_set_aside_delays_no_other_model() -> None:
     bench = replace(BENCH, models=3, worst_cost=())
-    outcomes = draw_outcomes(6, "together", models=3)
+    outcomes = draw_outcomes(6, 1.0, models=3)
     controller = Controller(replace(GATE, bench=bench))
     requested = controller.ask(10**6)
     controller.tell([SetAside(2, "gone")])
     controller.tell(Outcome(*a[:3], int(outcomes[a[:3]])) for a in requested if a.model < 2)
     play(controller, outcomes)
-    verdicts = {frozenset((pair.first, pair.second)): pair.verdict for pair in controller.looks[-1].comparisons}
+    verdicts = {frozenset(pair[:2]): pair.verdict for pair in controller.looks[-1].comparisons}
     assert verdicts[frozenset((0, 2))] is Verdict.BLOCKED and verdicts[frozenset((0, 1))] is Verdict.RESOLVED
-
-
-def test_settings_without_trial_by_trial_comparison_are_refused() -> None:
-    with pytest.raises(ValueError, match="coupled needs the prior self"):
-        replace(GATE, prior="uniform")
-    with pytest.raises(ValueError, match="coupled compares averages"):
-        replace(GATE, estimator="bayes")
-    with_prior = replace(BENCH, prior_counts=np.ones((2, QUESTIONS, 2), dtype=int))
-    with pytest.raises(ValueError, match="of R0 there are only counts"):
-        replace(GATE, bench=with_prior)
-    controller = Controller(GATE)
-    (opening, _) = controller.ask_batches()
-    with pytest.raises(ValueError, match="told one by one"):
-        tell_right(controller, opening, opening.slots.extra)
 
 
 @pytest.mark.release
 @pytest.mark.parametrize("runs", [500])
-@pytest.mark.parametrize("kind", ["together", "apart"])
+@pytest.mark.parametrize("kind", [1.0, 0.0])
 def test_exact_ties_are_called_in_a_tenth_of_runs_at_most(kind: str, runs: int) -> None:
     """Each trial's two outcomes are assigned at random to two models that differ now and then."""
     plan, called = replace(GATE, objective=Pairs(((0, 1),))), 0
@@ -180,9 +140,6 @@ def test_exact_ties_are_called_in_a_tenth_of_runs_at_most(kind: str, runs: int) 
         tie = np.where(swap, outcomes, outcomes[::-1])
         called += carry_out(plan, tie).looks[-1].count(Verdict.RESOLVED)
     assert called / runs <= 0.1 + 2.0 * np.sqrt(0.09 / runs)
-
-
-BINARY = np.array([0.0, 1.0])
 
 
 def plan_for(questions: int, trials: int = 1, **bench: object) -> Plan:
@@ -228,23 +185,11 @@ def test_what_is_compared_otherwise_is_not_compared_by_question() -> None:
     assert not plan_for(60, prior_counts=np.ones((2, 60, 2))).source.by_question
 
 
-RECORDED_DEPTH, MAX_TRIALS = 240, 60
-WEIGHTS = np.array([0.0, 1.0])
-DIFFERENCES = difference_values(WEIGHTS)
-Recorded = NDArray[np.uint8]
+MAX_TRIALS = 60
+DIFFERENCES = difference_values(BINARY)
 
 
-def draw_recorded(seed: int, same: float = 1.0, models: int = 2, lost: float = 0.0) -> Recorded:
-    """Outcomes (L, M, N): in a share of the trials all models use the same random number; each model is worse than the
-    one before."""
-    rng = np.random.default_rng(seed)
-    chance = 0.1 + 0.8 * np.random.default_rng(8).beta(0.7, 0.7, (QUESTIONS, 1))
-    own = rng.random((models, QUESTIONS, RECORDED_DEPTH))
-    numbers = np.where(rng.random((QUESTIONS, RECORDED_DEPTH)) < same, own[:1], own)
-    return (numbers < np.stack([chance - lost * number for number in range(models)])).astype(np.uint8)
-
-
-def bench_of(outcomes: Recorded, recorded: int | NDArray[np.int64], models: int = 1) -> Bench:
+def bench_of(outcomes: Outcomes, recorded: int | NDArray[np.int64], models: int = 1) -> Bench:
     """The first `models` are recorded, with so many trials of each question."""
     lengths = np.broadcast_to(recorded, QUESTIONS)
     trials = outcomes[:, :, : lengths.max()].copy()
@@ -253,12 +198,12 @@ def bench_of(outcomes: Recorded, recorded: int | NDArray[np.int64], models: int 
     return of_trials(trials, frozenset(range(models)))
 
 
-def of_trials(trials: Recorded, recorded: frozenset[int], unsure: NDArray[np.bool_] | None = None) -> Bench:
+def of_trials(trials: Outcomes, recorded: frozenset[int], unsure: NDArray[np.bool_] | None = None) -> Bench:
     unsure = np.zeros(trials.shape, dtype=bool) if unsure is None else unsure
     counts = np.stack([(trials == category).sum(axis=-1) for category in (0, 1)], axis=-1)
     cut = np.stack([((trials == category) & unsure).sum(axis=-1) for category in (0, 1)], axis=-1)
     known = {"prior_counts": counts, "prior_unsure": cut, "recorded_trials": RecordedTrials(trials, unsure)}
-    return Bench(len(trials), QUESTIONS, weights=WEIGHTS, recorded=recorded, **known)  # type: ignore[arg-type]
+    return Bench(len(trials), QUESTIONS, weights=BINARY, recorded=recorded, **known)  # type: ignore[arg-type]
 
 
 def plan_of(bench: Bench, **changes: object) -> Plan:
@@ -267,48 +212,74 @@ def plan_of(bench: Bench, **changes: object) -> Plan:
     return replace(plan, coupled=True, **changes)  # type: ignore[arg-type]
 
 
-def carry_out(plan: Plan, outcomes: Outcomes | Recorded, slots: int = 10**6, mix: int | None = None) -> Controller:
-    """A whole run, with answers in the order asked or in mixed order."""
-    if mix is None:
-        return play(Controller(plan), outcomes)
-    controller, rng = Controller(plan), np.random.default_rng(mix)
-    waiting: list[Outcome] = []
-    while controller.finished is None:
-        waiting += [Outcome(*ask[:3], int(outcomes[ask[:3]])) for ask in controller.ask(slots)]
-        rng.shuffle(waiting)
-        controller.tell(waiting[:3])
-        del waiting[:3]
-    return controller
-
-
-@pytest.mark.parametrize("recorded", [MAX_TRIALS, 25])
+@pytest.mark.parametrize("recorded", [0, 25, MAX_TRIALS])
 def test_z_and_information_are_those_of_the_trials_that_both_have(recorded: int) -> None:
-    outcomes = draw_recorded(3, lost=0.02)
-    controller = carry_out(plan_of(bench_of(outcomes, recorded), objective=Pairs(((0, 1),))), outcomes)
+    """The first model is asked, too, or is recorded."""
+    outcomes = draw_outcomes(3, lost=0.02)
+    plan = replace(GATE, objective=Pairs(((0, 1),)))
+    if recorded:
+        plan = plan_of(bench_of(outcomes, recorded), objective=Pairs(((0, 1),)))
+    controller = carry_out(plan, outcomes)
     for look in controller.looks[:8]:
         n = look.trials[1] // QUESTIONS
         (pair,), z = look.comparisons, paired_z(*outcomes[:, :, :n], MAX_TRIALS)
         assert pair.z == pytest.approx(z if pair.first == 0 else -z)
-        assert pair.information == pytest.approx(n / min(recorded, MAX_TRIALS))
-    result = result_of(controller)
-    (comparison,), n = result.comparisons, controller.trials[1] // QUESTIONS
-    apart = (outcomes[0, :, :n].astype(float) - outcomes[1, :, :n]).mean()
+        assert pair.information == pytest.approx(n / min(recorded or MAX_TRIALS, MAX_TRIALS))
+    result, n = result_of(controller), controller.trials[1] // QUESTIONS
+    (comparison,), apart = result.comparisons, (outcomes[0, :, :n].astype(float) - outcomes[1, :, :n]).mean()
     assert comparison.by_trial
     assert comparison.difference == pytest.approx(apart if comparison.verdict.first == 0 else -apart)
-    assert {row.model: row.score for row in result.models}[0] == pytest.approx(outcomes[0, :, :recorded].mean())
+    rows = {row.model: row.score for row in result.models}
+    assert rows[0] == pytest.approx(outcomes[0, :, : recorded or n].mean())
 
 
-def test_models_that_share_no_noise_are_judged_by_the_whole_recording() -> None:
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_models_that_share_no_noise_are_judged_as_usual(is_recorded: bool) -> None:
+    """A recorded one by its whole recording."""
     for seed in range(2):
-        outcomes = draw_recorded(seed, same=0.0, lost=0.02)
-        plan = plan_of(bench_of(outcomes, MAX_TRIALS))
+        outcomes = draw_outcomes(seed, same=0.0, lost=0.02)
+        plan = plan_of(bench_of(outcomes, MAX_TRIALS)) if is_recorded else replace(GATE, rule=Sequential())
         assert carry_out(plan, outcomes).looks == carry_out(replace(plan, coupled=False), outcomes).looks
+
+
+@pytest.mark.parametrize("kind", ["ungraded", "recorded, ungraded", "recorded, cut"])
+def test_a_trial_without_a_sure_grade_takes_z_as_near_to_zero_as_either_grade(kind: str) -> None:
+    outcomes = draw_outcomes(4, lost=0.03)
+    recorded = bench_of(outcomes, MAX_TRIALS).recorded_trials
+    assert recorded is not None
+    answers, categories, unsure = outcomes.astype(int), recorded.categories.copy(), recorded.unsure.copy()
+    if kind == "ungraded":
+        answers[0, 1, 1] = -1
+        plan = replace(GATE, objective=Pairs(((0, 1),)))
+    else:
+        categories[0, 1, 1] = categories[0, 1, 1] if kind == "recorded, cut" else UNGRADED
+        unsure[0, 1, 1] = kind == "recorded, cut"
+        plan = plan_of(of_trials(categories, frozenset({0}), unsure), objective=Pairs(((0, 1),)))
+    controller = carry_out(plan, answers)
+    standing, n = standing_of(controller), controller.trials[1] // QUESTIONS
+    zs = []
+    for grade in (0, 1):
+        filled = outcomes[:, :, :n].copy()
+        filled[0, 1, 1] = grade
+        zs.append(paired_z(*filled, MAX_TRIALS))
+    (at,) = standing.evidence.positions(np.array([[0, 1]]))
+    assert abs(standing.cautious.z[at]) == pytest.approx(min(map(abs, zs)) if min(zs) * max(zs) > 0.0 else 0.0)
+
+
+def test_arrival_order_and_batch_size_do_not_matter() -> None:
+    outcomes = draw_outcomes(5, same=0.9, models=3, lost=0.02)
+    plan = plan_of(bench_of(outcomes, 30), objective=Baseline(0), pace=Pace(lookahead=1))
+    assert (
+        carry_out(plan, outcomes).looks
+        == carry_out(plan, outcomes, mix=1).looks
+        == carry_out(plan, outcomes, mix=6).looks
+    )
 
 
 @pytest.mark.parametrize("pace", [Pace(), Pace(share=0.5), Pace(dedicated_servers=True), Pace(lookahead=1)])
 def test_no_trial_is_asked_for_that_the_recording_lacks(pace: Pace) -> None:
     """The comparison ends with the recording, although `trials.max` would allow more."""
-    outcomes = draw_recorded(5, same=0.8)
+    outcomes = draw_outcomes(5, same=0.8)
     plan = plan_of(bench_of(outcomes, 12), objective=Gate(Margin(0, 0.001)), pace=pace)
     controller = carry_out(plan, outcomes)
     assert controller.finished is Reason.OUT_OF_REACH
@@ -316,7 +287,7 @@ def test_no_trial_is_asked_for_that_the_recording_lacks(pace: Pace) -> None:
 
 
 def test_questions_may_have_recordings_of_different_lengths() -> None:
-    outcomes = draw_recorded(6, lost=0.02)
+    outcomes = draw_outcomes(6, lost=0.02)
     lengths = np.where(np.arange(QUESTIONS) < 5, 8, 40)
     controller = carry_out(plan_of(bench_of(outcomes, lengths), objective=Pairs(((0, 1),))), outcomes)
     look = look_of(controller)
@@ -327,13 +298,13 @@ def test_questions_may_have_recordings_of_different_lengths() -> None:
             for q, n in enumerate(np.minimum(lengths, asked).tolist())
         ]
     )
-    moments = paired_moments(counts, WEIGHTS, DIFFERENCES.values, np.minimum(lengths, MAX_TRIALS).astype(float))
+    moments = paired_moments(counts, BINARY, DIFFERENCES.values, np.minimum(lengths, MAX_TRIALS).astype(float))
     assert abs(pair.z) == pytest.approx(abs(moments.mean) / np.sqrt(moments.var))
     assert pair.information == pytest.approx(min(float(moments.noise_at_horizon / moments.noise), 1.0))
 
 
 def test_two_recorded_models_are_compared_once_by_all_their_trials() -> None:
-    outcomes = draw_recorded(2, models=3, lost=0.1)
+    outcomes = draw_outcomes(2, models=3, lost=0.1)
     controller = carry_out(plan_of(bench_of(outcomes, 40, models=2), objective=Baseline(0)), outcomes)
     z = paired_z(*outcomes[:2, :, :40], 40)
     for look in controller.looks:
@@ -342,51 +313,13 @@ def test_two_recorded_models_are_compared_once_by_all_their_trials() -> None:
     assert controller.trials[:2].tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("kind", ["ungraded", "cut"])
-def test_a_recorded_trial_without_a_sure_grade_takes_z_as_near_to_zero_as_either_grade(kind: str) -> None:
-    outcomes = draw_recorded(4, lost=0.03)
-    trials = bench_of(outcomes, MAX_TRIALS).recorded_trials
-    assert trials is not None
-    categories, unsure = trials.categories.copy(), trials.unsure.copy()
-    if kind == "ungraded":
-        categories[0, 1, 1] = UNGRADED
-    else:
-        unsure[0, 1, 1] = True
-    plan = plan_of(of_trials(categories, frozenset({0}), unsure), objective=Pairs(((0, 1),)))
-    controller = carry_out(plan, outcomes)
-    judged, n = controller.last_look, controller.trials[1] // QUESTIONS
-    assert judged is not None
-    zs = []
-    for grade in (0, 1):
-        filled = outcomes[:, :, :n].copy()
-        filled[0, 1, 1] = grade
-        zs.append(paired_z(*filled, MAX_TRIALS))
-    (at,) = judged.evidence.positions(np.array([[0, 1]]))
-    assert abs(judged.cautious.z[at]) == pytest.approx(min(map(abs, zs)) if min(zs) * max(zs) > 0.0 else 0.0)
-
-
-def test_arrival_order_and_batch_size_do_not_matter() -> None:
-    outcomes = draw_recorded(5, same=0.9, models=3, lost=0.02)
-    plan = plan_of(bench_of(outcomes, 30), objective=Baseline(0), pace=Pace(lookahead=1))
-    looks = carry_out(plan, outcomes).looks
-    assert looks == carry_out(plan, outcomes, slots=7, mix=1).looks == carry_out(plan, outcomes, slots=40, mix=2).looks
-
-
 def test_a_run_of_one_model_may_have_seeds_that_later_runs_share() -> None:
     """They change nothing in it."""
-    outcomes = draw_recorded(1)[:1]
-    plan = Plan(Bench(1, QUESTIONS, weights=WEIGHTS), objective=PrecisionOf(0.02), trials=Trials(min=4, max=40))
+    outcomes = draw_outcomes(1)[:1]
+    plan = Plan(Bench(1, QUESTIONS, weights=BINARY), objective=PrecisionOf(0.02), trials=Trials(min=4, max=40))
     shared = replace(plan, coupled=True)
     assert not shared.source.by_trial and shared.deciding_rule == plan.deciding_rule
     assert repr(carry_out(shared, outcomes).looks) == repr(carry_out(plan, outcomes).looks)
-
-
-def test_trials_that_contradict_the_counts_are_refused() -> None:
-    bench = bench_of(draw_recorded(1), 10)
-    with pytest.raises(ValueError, match="recorded_trials must have the outcomes of prior_counts"):
-        replace(bench, prior_counts=2 * bench.prior_counts)
-    with pytest.raises(ValueError, match="coupled needs the recorded_trials of recorded models"):
-        plan_of(replace(bench, recorded_trials=None))
 
 
 @pytest.mark.slow
@@ -395,7 +328,7 @@ def test_equal_models_are_called_apart_no_more_often_than_promised(same: float, 
     """`benchmarks/recorded_runs.py` has more of them, with gates."""
     runs, called = 120, 0
     for seed in range(runs):
-        outcomes = draw_recorded(seed, same=same)
+        outcomes = draw_outcomes(seed, same=same)
         plan = plan_of(bench_of(outcomes, recorded), objective=Pairs(((0, 1),)), trials=Trials(min=4, max=40))
         called += carry_out(plan, outcomes).looks[-1].count(Verdict.RESOLVED)
     assert called / runs <= 0.1 + 2.0 * np.sqrt(0.09 / runs)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from thoroughness import examples
 
 from adaptive_eval.core import Ask, Controller, Judging, Plan, Uniform, Verdict
-from adaptive_eval.core.objectives import Baseline, Gate, Threshold
+from adaptive_eval.core.objectives import Gate
 from adaptive_eval.core.same_questions import estimates_of_drawn, pairs_by_question
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
+from adaptive_eval.core.settings import Bench, Margin, Trials
 from adaptive_eval.core.tally import extreme_counts
 from scorio.sinf.prior import EVENTS
 
@@ -192,24 +192,6 @@ def test_a_difference_on_the_same_questions_is_called_though_some_answers_have_n
 
     (pair,) = play(Controller(plan), grade).looks[-1].comparisons
     assert pair.verdict is Verdict.RESOLVED and pair.first == 1
-
-
-@pytest.mark.parametrize(
-    ("choices", "why"),
-    [
-        ({"drawn": 20}, "drawn must be 50 to 300"),
-        ({"drawn": 301}, "drawn must be 50 to 300"),
-        ({"trials": Trials(min=1, max=2)}, "one trial each"),
-        ({"objective": Threshold(0.5)}, "compares models with each other"),
-        ({"estimator": "bayes"}, "compares averages"),
-        ({"pace": Pace(share=0.5)}, "in step"),
-        ({"coupled": True, "objective": Baseline(0)}, "with shared seeds"),
-        ({"first": np.ones((2, 300), dtype=int)}, "with earlier outcomes"),
-    ],
-)
-def test_incompatible_options_are_refused(choices: dict[str, object], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        plan_for(2, 300, **choices)
 
 
 def ties(kind: str, models: int, questions: int) -> NDArray[np.float64]:

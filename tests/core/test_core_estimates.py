@@ -1,15 +1,11 @@
 """Scores and their uncertainty: both priors, outcomes known beforehand, and questions with weights."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import core_oracle as oracle
 import numpy as np
 import pytest
 from core_runs import Answers, result_of, straight
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from thoroughness import examples
 
 from adaptive_eval.core import Baseline, Bench, Best, Plan, PrecisionOf, Threshold, Trials
 from adaptive_eval.core.evidence import Estimates, Prior, estimate, update, weigh_evidence
@@ -35,31 +31,6 @@ def some_counts(models: int, questions: int, categories: int = 2, seed: int = 0)
     counts = rng.integers(0, 9, (models, questions, categories))
     counts[..., 0] += counts.sum(axis=-1) == 0
     return counts
-
-
-@priors
-@pytest.mark.parametrize("weights", [[0.0, 1.0], [-1.0, 0.25, 3.0], [2.0, -2.0, 0.5, 1.0]])
-def test_the_prior_supplies_the_variance_only(prior: Prior, weights: list[float]) -> None:
-    counts = some_counts(4, 6, len(weights))
-    estimates = estimate(counts, np.array(weights), prior, np.array(80))
-    expected = [oracle.average(tally, weights) for tally in counts.tolist()]
-    np.testing.assert_allclose(estimates.score, expected, rtol=1e-12)
-    np.testing.assert_allclose(
-        estimates.bayes, [oracle.bayes(tally, weights)[0] for tally in counts.tolist()], rtol=1e-12
-    )
-    assert np.all(estimates.var > 0.0)
-    assert np.all(estimates.trial_var > 0.0)
-
-
-@priors
-@settings(max_examples=examples(40), deadline=None)
-@given(seed=st.integers(0, 10**6), scale=st.floats(0.01, 100.0), shift=st.floats(-10.0, 10.0))
-def test_another_unit_of_weights_is_one_of_scores(prior: Prior, seed: int, scale: float, shift: float) -> None:
-    counts, weights = some_counts(3, 4, 3, seed), np.array([0.0, 0.5, 1.0])
-    plain = estimate(counts, weights, prior, np.array(80))
-    other = estimate(counts, shift + scale * weights, prior, np.array(80))
-    np.testing.assert_allclose(other.score, shift + scale * plain.score, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(other.var, scale**2 * plain.var, rtol=1e-6)
 
 
 def test_only_the_models_of_a_round_are_estimated_anew() -> None:
@@ -121,11 +92,6 @@ WEIGHTS = np.where(LABELS == 0, 0.75 / 4, 0.25 / 7)
 """Two benchmarks of four and of seven questions, the first with three times the weight of the second."""
 
 
-def estimated(counts: np.ndarray, prior: Prior) -> Estimates:
-    """The estimates of both benchmarks as one."""
-    return estimate(counts, HALVES, prior, np.array(80), g=relative_weights(WEIGHTS), groups=LABELS)
-
-
 def test_moments_are_those_by_loops() -> None:
     weights = np.random.default_rng(1).uniform(0.1, 5.0, 11)
     for tally in some_counts(3, 11, 3).tolist():
@@ -155,57 +121,21 @@ def test_scores_of_simulated_trials_spread_as_the_self_centred_sigma_says() -> N
     assert estimate(counts, BINARY, "self", np.array(80), g=g).var.mean() < 0.85 * truth, "one prior for both is not"
 
 
-@pytest.mark.parametrize("prior", ["uniform", "self"])
-def test_equal_weights_change_no_digit(prior: Prior) -> None:
-    counts = some_counts(3, 11, 3)
-    plain = estimate(counts, HALVES, prior, np.array(80))
-    equal = estimate(counts, HALVES, prior, np.array(80), g=np.ones(11), groups=np.zeros(11, dtype=int))
-    for name in plain.__slots__:
-        assert np.array_equal(getattr(plain, name), getattr(equal, name)), name
-    d, pairs = np.random.default_rng(4).normal(size=(3, 11)), counts[..., ::-1]
-    assert np.array_equal(sampled_variance(d), sampled_variance(d, g=np.ones(11)))
-    assert np.array_equal(sampled_covariance(d), sampled_covariance(d, g=np.ones(11)))
-    values = difference_values(BINARY).values
-    for unweighted, weighted in zip(
-        paired_moments(pairs, BINARY, values, 80),
-        paired_moments(pairs, BINARY, values, 80, np.ones(11), np.zeros(11, dtype=int)),
-        strict=True,
-    ):
-        assert np.array_equal(unweighted, weighted)
-
-
-SHARES = (0.75, 0.25)
-
-
-def of_each(counts: np.ndarray, prior: Prior) -> list[Estimates]:
-    """The estimates of each benchmark by itself."""
-    return [estimate(counts[:, label == LABELS], HALVES, prior, np.array(80)) for label in (0, 1)]
-
-
-def summed(parts: Iterable[FloatArray], power: int = 1) -> FloatArray:
-    return np.sum([share**power * part for share, part in zip(SHARES, parts, strict=True)], axis=0)
-
-
-@pytest.mark.parametrize("prior", ["uniform", "self"])
+@priors
 def test_several_benchmarks_are_the_weighted_sum_of_each_by_itself(prior: Prior) -> None:
     counts = some_counts(3, 11, 3)
-    together, by_benchmark = estimated(counts, prior), of_each(counts, prior)
-    np.testing.assert_allclose(together.score, summed(estimates.score for estimates in by_benchmark))
-    np.testing.assert_allclose(together.bayes, summed(estimates.bayes for estimates in by_benchmark))
-    np.testing.assert_allclose(together.bayes_var, summed((estimates.bayes_var for estimates in by_benchmark), 2))
-    np.testing.assert_allclose(
-        together.trial_var, np.concatenate([estimates.trial_var for estimates in by_benchmark], axis=1)
-    )
-
-
-def test_variance_and_information_are_those_of_both_benchmarks() -> None:
-    counts = some_counts(3, 11, 3)
-    together, by_benchmark = estimated(counts, "uniform"), of_each(counts, "uniform")
-    sizes = (4.0, 7.0)
-    np.testing.assert_allclose(together.var, summed((estimates.var for estimates in by_benchmark), 2))
-    noise = summed((estimates.noise / size**2 for estimates, size in zip(by_benchmark, sizes, strict=True)), 2)
-    at_end = summed(
-        (estimates.noise_at_horizon / size**2 for estimates, size in zip(by_benchmark, sizes, strict=True)), 2
+    together = estimate(counts, HALVES, prior, np.array(80), g=relative_weights(WEIGHTS), groups=LABELS)
+    first, second = (estimate(counts[:, label == LABELS], HALVES, prior, np.array(80)) for label in (0, 1))
+    for name in ("score", "bayes"):
+        np.testing.assert_allclose(getattr(together, name), 0.75 * getattr(first, name) + 0.25 * getattr(second, name))
+    np.testing.assert_allclose(together.bayes_var, 0.75**2 * first.bayes_var + 0.25**2 * second.bayes_var)
+    np.testing.assert_allclose(together.trial_var, np.concatenate([first.trial_var, second.trial_var], axis=1))
+    if prior == "self":
+        return
+    np.testing.assert_allclose(together.var, 0.75**2 * first.var + 0.25**2 * second.var)
+    noise, at_end = (
+        (0.75 / 4) ** 2 * getattr(first, name) + (0.25 / 7) ** 2 * getattr(second, name)
+        for name in ("noise", "noise_at_horizon")
     )
     np.testing.assert_allclose((together.noise / 121.0, together.noise_at_horizon / 121.0), (noise, at_end))
     information = weigh_evidence(together).information
@@ -276,8 +206,9 @@ def weighted_plan(**changed: object) -> Plan:
     return replace(base, **changed)  # type: ignore[arg-type]
 
 
-def test_a_run_with_equal_weights_takes_the_looks_of_one_without() -> None:
-    plain = replace(weighted_plan(), bench=Bench(3, 11, BINARY))
+@pytest.mark.parametrize("coupled", [False, True])
+def test_a_run_with_equal_weights_takes_the_looks_of_one_without(coupled: bool) -> None:
+    plain = replace(weighted_plan(), bench=Bench(3, 11, BINARY), coupled=coupled)
     equal = replace(plain, bench=Bench(3, 11, BINARY, question_weights=np.full(11, 0.1)))
     plain_run, equal_run = (straight(plan, Answers(plan, 5)) for plan in (plain, equal))
     assert plain_run.looks == equal_run.looks
@@ -315,23 +246,3 @@ def test_equal_models_are_called_no_more_often_than_promised(trials: tuple[int, 
     z = (first.score - second.score) / np.sqrt(first.var + second.var)
     assert np.mean(z > 1.645) < 0.056
     assert np.mean(z < -1.645) < 0.056
-
-
-REFUSED: tuple[tuple[Callable[[], object], str], ...] = (
-    (lambda: Bench(2, 2, BINARY, question_weights=np.array([1.0, 0.0])), "a vector of positive numbers"),
-    (lambda: Bench(2, 2, BINARY, question_weights=np.array([1.0, np.nan])), "a vector of positive numbers"),
-    (lambda: Bench(2, 2, BINARY, question_weights=np.array([1.0])), "one weight a question"),
-    (lambda: Bench(2, 2, BINARY, benchmark_of=np.array([0, 2])), "labels of benchmark_of must be 0, 1"),
-    (
-        lambda: Plan(
-            Bench(2, 60, BINARY, question_weights=np.arange(1.0, 61.0)), trials=Trials(min=1, max=1), drawn=50
-        ),
-        "drawn needs questions that weigh alike",
-    ),
-)
-
-
-@pytest.mark.parametrize(("make", "rule"), REFUSED)
-def test_weights_are_checked_where_they_are_given(make: Callable[[], object], rule: str) -> None:
-    with pytest.raises(ValueError, match=rule):
-        make()

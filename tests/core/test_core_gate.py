@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import look_of, play, play_chances, result_of, tell_right
+from core_runs import allowed, look_of, play, play_chances, result_of, tell_right
 from numpy.typing import NDArray
 from scipy.stats import binom
 from thoroughness import first_of, sizes
@@ -21,12 +21,11 @@ from adaptive_eval.core import (
     Rule,
     StageBefore,
     Verdict,
-    ZScore,
     conclusions,
 )
 from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
 from adaptive_eval.core.evidence import Estimates, counted_difference, estimate, skew_about, weigh_evidence
-from adaptive_eval.core.objectives import Gate, Ranking, Threshold
+from adaptive_eval.core.objectives import Gate, Threshold
 from adaptive_eval.core.policies import Uniform, UnresolvedPairs
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
@@ -75,42 +74,40 @@ def gate(delta: float = DELTA, **changes: object) -> Plan:
     return Plan(Bench(2, QUESTIONS, BINARY), objective=Gate(Margin(0, delta)), **(usual | changes))  # type: ignore[arg-type]
 
 
-def allowed(promise: float, runs: int) -> float:
-    """The share of runs below which a rate at the promise lies with probability 0.999."""
-    return float(binom.ppf(0.999, runs, promise) / runs)
+LONG = Trials(min=4, max=80)
 
 
-@pytest.mark.parametrize("runs", sizes(15, 40))
-def test_a_build_that_is_a_point_worse_passes_a_delta_of_five_points_within_the_horizon(runs: int) -> None:
-    """The baseline at 0.86 and a build at 0.85: certifying a tie takes thousands of trials, and passing does not."""
-    measured = outcomes(gate(trials=Trials(min=4, max=80)), 0.86, 0.85, runs)
-    assert measured[PASS] >= 0.7 and measured[FAIL] == 0.0
+@pytest.mark.parametrize(
+    ("plan", "baseline", "build", "runs", "passes", "fails"),
+    [
+        # certifying that 0.86 and 0.85 are tied takes thousands of trials, and passing does not
+        *(
+            pytest.param(gate(trials=LONG), 0.86, 0.85, *case.values, 0.7, 0.0, marks=case.marks)
+            for case in sizes(15, 40)
+        ),
+        # a gate does not rest while it is likely to be settled: nothing would resume it
+        pytest.param(gate(rule=Optimal(start=0.05), trials=LONG), 0.8, 0.8, 20, 0.95, 0.05, marks=pytest.mark.slow),
+        (gate(), 0.85, 0.65, 20, 0.0, 1.0),
+        (gate(0.0), 0.6, 0.8, 10, 1.0, 0.0),
+        (gate(0.0), 0.8, 0.6, 10, 0.0, 1.0),
+    ],
+)
+def test_a_build_passes_if_it_is_less_than_delta_worse_and_fails_if_it_is_more(
+    plan: Plan, baseline: float, build: float, runs: int, passes: float, fails: float
+) -> None:
+    """In so many runs at least, or at most."""
+    measured = outcomes(plan, baseline, build, runs)
+    assert measured[PASS] >= passes and (measured[FAIL] == fails if fails in (0.0, 1.0) else measured[FAIL] <= fails)
 
 
+@pytest.mark.parametrize(("delta", "baseline", "build"), [(DELTA, 0.80, 0.75), (0.0, 0.7, 0.7)])
 @pytest.mark.parametrize("runs", sizes(60, 200))
-def test_at_the_edge_hardly_any_run_passes_and_hardly_any_fails(runs: int) -> None:
-    measured = outcomes(gate(), 0.80, 0.75, runs)
+def test_at_the_edge_hardly_any_run_passes_and_hardly_any_fails(
+    delta: float, baseline: float, build: float, runs: int
+) -> None:
+    measured = outcomes(gate(delta), baseline, build, runs)
     assert max(measured[PASS], measured[FAIL]) <= allowed(0.05, runs)
-
-
-@pytest.mark.slow
-def test_an_equal_build_passes_by_the_default_rule() -> None:
-    """A gate does not rest while it is likely to be settled: nothing would resume it."""
-    plan = gate(rule=Optimal(start=0.05), trials=Trials(min=4, max=80))
-    assert outcomes(plan, 0.8, 0.8, 20)[PASS] >= 0.95
-
-
-def test_a_build_that_is_much_worse_fails() -> None:
-    assert outcomes(gate(), 0.85, 0.65, 20)[FAIL] == 1.0
-
-
-@pytest.mark.parametrize("runs", sizes(30, 100))
-def test_without_a_delta_a_build_passes_by_being_better(runs: int) -> None:
-    plan = gate(0.0)
-    assert outcomes(plan, 0.6, 0.8, 10)[PASS] == 1.0
-    assert outcomes(plan, 0.8, 0.6, 10)[FAIL] == 1.0
-    equal = outcomes(plan, 0.7, 0.7, runs)
-    assert equal[PASS] + equal[FAIL] <= allowed(0.10, runs)
+    assert measured[PASS] + measured[FAIL] <= allowed(0.10, runs)
 
 
 @pytest.mark.release
@@ -162,13 +159,8 @@ def test_a_gate_reports_the_difference_with_its_margin() -> None:
     assert comparison.verdict.z == pytest.approx((0.2 - 0.05) / sigma)
     assert (baseline.rank, baseline.tier, build.tier) == (1, 1, 1)
     assert baseline.letters == build.letters == "a"
-
-
-def test_only_the_baseline_is_compared() -> None:
     objective = Gate(Margin(1, 0.1))
-    assert objective.comparisons(np.array([2, 1, 0])).tolist() == [[1, 0], [1, 2]]
-    with pytest.raises(ValueError, match="must not be negative"):
-        Gate(Margin(0, -0.1))
+    assert objective.comparisons(np.array([2, 1, 0])).tolist() == [[1, 0], [1, 2]], "the baseline with each"
 
 
 # -- a gate on a value -------------------------------------------------------------------------------------------------
@@ -273,23 +265,6 @@ def test_a_gate_on_a_value_reports_the_difference_without_its_margin(models: int
         assert by_model[model].difference == pytest.approx(score - VALUE)
         assert by_model[model].verdict.z == pytest.approx((score - VALUE + 0.15) / sigmas[model])
     assert {row.model: row.tier for row in result.models} == ({0: 1} if models == 1 else {1: 1, 0: 2})
-
-
-@pytest.mark.parametrize(
-    ("objective", "bench", "match"),
-    [
-        (Gate(Margin(0, 0.1), VALUE), Bench(2, 4, BINARY), "a gate on a value"),
-        (Gate(Margin(2, 0.1)), Bench(2, 4, BINARY), "a gate on a value"),
-        (
-            Gate(Margin(2, 0.1, (0.2,)), VALUE),
-            Bench(2, 4, BINARY, benchmark_of=np.array([0, 0, 1, 1]), gates=((0, 0.2),)),
-            "gates of benchmarks compare with a baseline",
-        ),
-    ],
-)
-def test_a_plan_refuses_a_gate_with_both_a_baseline_and_a_value(objective: Gate, bench: Bench, match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        Plan(bench, objective=objective)
 
 
 def test_replays_judge_a_gate_on_a_value_by_scores_with_delta_added() -> None:
@@ -485,19 +460,3 @@ def test_a_recorded_baseline_is_known_from_the_start() -> None:
     assert outcome(controller) == PASS
     assert controller.trials[0] == 0
     assert outcome(carry_out(plan, chances((0.7, 0.7), (0.2, 0.7)), 2)) == FAIL
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"rule": ZScore()}, "p-values"),
-        ({"judging": Judging(familywise=True)}, "share their error"),
-        ({"coupled": True}, "seeds"),
-        ({"objective": Ranking()}, "parts of a gate"),
-        ({"objective": Gate(Margin(0, BUILD_DELTA))}, "parts of a gate"),
-    ],
-)
-def test_gates_without_an_error_guarantee_are_refused(changes: dict[str, object], problem: str) -> None:
-    given: dict[str, object] = {"objective": Gate(Margin(0, BUILD_DELTA, DELTAS))} | changes
-    with pytest.raises(ValueError, match=problem):
-        Plan(bench(), **given)  # type: ignore[arg-type]

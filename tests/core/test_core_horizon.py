@@ -3,11 +3,13 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from math import isfinite
 
 import numpy as np
 import pytest
 from core_runs import Answers, Shell, after, exact, play, play_chances, result_of, straight, tell_right
+from thoroughness import first_of
 
 from adaptive_eval.core import Controller, Judging, NearBest, Plan, Reason, Rule, Uniform, Verdict
 from adaptive_eval.core.objectives import Best, Gate, Threshold
@@ -43,12 +45,8 @@ def alike(model: int, question: int) -> float:
 @pytest.mark.parametrize(
     ("seed", "delta", "familywise"),
     [
-        pytest.param(
-            seed, delta, familywise, marks=[] if seed == 0 and familywise == bool(delta) else [pytest.mark.slow]
-        )
-        for seed in range(3)
-        for delta in (0.0, 0.1)
-        for familywise in (False, True)
+        pytest.param(*case, marks=[] if case in ((0, 0.0, False), (0, 0.1, True)) else [pytest.mark.slow])
+        for case in product(range(3), (0.0, 0.1), (False, True))
     ],
 )
 def test_a_longer_horizon_keeps_earlier_decisions_and_looks(seed: int, delta: float, familywise: bool) -> None:
@@ -57,17 +55,15 @@ def test_a_longer_horizon_keeps_earlier_decisions_and_looks(seed: int, delta: fl
     for before, longer in zip(runs[:-1], runs[1:], strict=True):
         assert exact(longer.looks[: len(before.looks)]) == exact(before.looks)
         assert before.last_look is not None and longer.last_look is not None
-        called = before.last_look.memory.call != 0
-        assert np.array_equal(longer.last_look.memory.call[called], before.last_look.memory.call[called])
-        assert np.all(longer.last_look.memory.tie >= before.last_look.memory.tie)
-        assert [extension.looks for extension in longer.extensions][: len(before.extensions)] == [
-            extension.looks for extension in before.extensions
-        ]
+        memory, later = before.last_look.memory, longer.last_look.memory
+        assert np.array_equal(later.call[memory.call != 0], memory.call[memory.call != 0])
+        assert np.all(later.tie >= memory.tie)
+        assert [each.looks for each in longer.extensions[:-1]] == [each.looks for each in before.extensions]
         assert longer.looks[len(before.looks)].trials == before.looks[-1].trials, "looked at again, under the new one"
     assert [(extension.before, extension.now) for extension in runs[-1].extensions] == [(8, 16), (16, 32), (32, 64)]
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
+@pytest.mark.parametrize("seed", first_of(range(4), 1))
 def test_arrival_order_and_restarts_change_nothing(seed: int) -> None:
     plan = replace(small_plan(), pace=Pace(2))
     answers = Answers(plan, seed)
@@ -146,22 +142,20 @@ def allowed(runs: int) -> float:
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("ungraded", [ungraded_at_random, ungraded_in_favour])
-@pytest.mark.parametrize("shape", [0.6, 400.0], ids=["spread", "alike"])
-def test_a_raised_horizon_keeps_the_promise_with_ungraded_answers(shape: float, ungraded: Ungraded) -> None:
-    """8 -> 16 -> 32 -> 64, in small steps where z looks promising, and 2% of the answers without a grade."""
+@pytest.mark.parametrize(
+    ("shape", "futility", "adaptive", "ungraded", "runs"),
+    [
+        *product((0.6, 0.1, 400.0), (0.3, None), (False, True), (None,), (300,)),
+        *product((0.6, 400.0), (0.3,), (True,), (ungraded_at_random, ungraded_in_favour), (200,)),
+    ],
+)
+def test_a_raised_horizon_keeps_the_promise_on_exact_ties(
+    shape: float, futility: float | None, adaptive: bool, ungraded: Ungraded | None, runs: int
+) -> None:
+    """8 -> 16 -> 32 -> 64, or in small steps where z looks promising, on questions that are spread, nearly
+    deterministic, or alike, and with 2% of the answers without a grade: a winner in at most 10% of runs."""
     p = np.random.default_rng(7).beta(shape, shape, 30)
-    assert false_winners(200, 0.3, p, adaptive=True, ungraded=ungraded) <= allowed(200)
-
-
-@pytest.mark.release
-@pytest.mark.parametrize("adaptive", [False, True])
-@pytest.mark.parametrize("futility", [0.3, None])
-@pytest.mark.parametrize("shape", [0.6, 0.1, 400.0], ids=["spread", "near-deterministic", "alike"])
-def test_a_raised_horizon_keeps_the_promise_on_exact_ties(shape: float, futility: float | None, adaptive: bool) -> None:
-    """8 -> 16 -> 32 -> 64, or in small steps where z looks promising: a winner in at most 10% of runs."""
-    p = np.random.default_rng(7).beta(shape, shape, 30)
-    assert false_winners(300, futility, p, adaptive) <= allowed(300)
+    assert false_winners(runs, futility, p, adaptive, ungraded) <= allowed(runs)
 
 
 @pytest.mark.parametrize(

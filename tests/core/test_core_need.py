@@ -6,7 +6,7 @@ from core_looks import evidence
 from core_runs import Answers, look_of, never_called, play_chances, standing_of, straight
 from scipy.stats import binom, norm
 
-from adaptive_eval.core import Controller, Evidence, Judging, Plan, UnresolvedPairs, ZScore
+from adaptive_eval.core import Controller, Judging, Plan, Rule, UnresolvedPairs, ZScore
 from adaptive_eval.core.compose import times_to_decision
 from adaptive_eval.core.in_flight import clock_seconds
 from adaptive_eval.core.look import likely_open
@@ -21,19 +21,15 @@ QUESTIONS = 10
 BINARY = np.array([0.0, 1.0])
 
 
-def pair(z: float, information: float) -> Evidence:
-    return evidence(2, [z], [information], [0.1 / np.sqrt(2.0)] * 2)
-
-
-def times(z: float, information: float, **judging: float | None) -> float:
-    return float(times_to_decision(pair(z, information), Sequential(), Judging(**judging))[0])  # type: ignore[arg-type]
-
-
 def test_the_soonest_is_where_a_pair_would_be_called_or_given_up() -> None:
     """A constant boundary b is reached with (b/z)^2 times the trials, here searched in twelve steps to the horizon."""
-    soonest = times_to_decision(pair(1.2, 0.1), ZScore(2.4), Judging(futility=None))[0]
-    assert 4.0 <= soonest <= 4.0 * 10.0 ** (1.0 / 12.0)
-    given_up, horizon = times(0.0, 0.1, futility=0.3), times(0.0, 0.1, futility=None)
+
+    def times(z: float, rule: Rule, futility: float | None) -> float:
+        pair = evidence(2, [z], [0.1], [0.1 / np.sqrt(2.0)] * 2)
+        return float(times_to_decision(pair, rule, Judging(futility=futility))[0])
+
+    assert 4.0 <= times(1.2, ZScore(2.4), None) <= 4.0 * 10.0 ** (1.0 / 12.0)
+    given_up, horizon = (times(0.0, Sequential(), futility) for futility in (0.3, None))
     assert 1.0 < given_up < horizon == pytest.approx(10.0)
 
 
@@ -80,7 +76,7 @@ def test_rounds_shrink_to_fit_caps_before_anyone_goes_without() -> None:
     assert controller.trials.sum() == cap
 
 
-def outcomes_of(trials: list[Ask], seconds: float) -> list[Outcome]:
+def outcomes_of(trials: list[Ask], seconds: float = 0.0) -> list[Outcome]:
     return [Outcome(*ask[:3], ask.trial % 2, seconds=seconds) for ask in trials]
 
 
@@ -160,44 +156,21 @@ def test_exact_ties_are_called_no_more_often_than_promised(pace: Pace, profile: 
     assert called <= binom.ppf(0.999, runs, 0.10)
 
 
-def never_told_apart(pace: Pace, trials: Trials, threshold: float = 99.0) -> Plan:
-    """Two models, by default never told apart."""
-    bench = Bench(2, 3, BINARY)
-    return never_called(bench, rule=ZScore(threshold), policy=UnresolvedPairs(), trials=trials, pace=pace)
-
-
-def half_right(trials: list[Ask]) -> list[Outcome]:
-    return [Outcome(*ask[:3], ask.trial % 2) for ask in trials]
-
-
 @pytest.mark.parametrize("lookahead", [0, 1, 3])
 def test_rounds_in_flight_are_one_more_than_the_lookahead(lookahead: int) -> None:
-    controller = Controller(never_told_apart(Pace(lookahead=lookahead), Trials(min=2, max=30)))
+    settings = {"policy": UnresolvedPairs(), "trials": Trials(min=2, max=30), "pace": Pace(lookahead=lookahead)}
+    controller = Controller(never_called(Bench(2, 3, BINARY), **settings))
     in_flight = controller.ask(1000)
     assert {ask.round for ask in in_flight} == set(range(1 + lookahead))
     for look in range(5):
         now = [ask for ask in in_flight if ask.round == look]
         later = [ask for ask in in_flight if ask.round != look]
-        assert controller.tell(half_right(now[:-1])) == []
+        assert controller.tell(outcomes_of(now[:-1])) == []
         assert controller.ask(1000) == []  # nothing useful to issue until the round is complete
-        assert len(controller.tell(half_right(now[-1:]))) == 1
+        assert len(controller.tell(outcomes_of(now[-1:]))) == 1
         composed = controller.ask(1000)
         assert {ask.round for ask in composed} == {look + lookahead + 1}
         in_flight = later + composed
-
-
-def test_at_the_stop_what_is_in_flight_is_drained_and_counted() -> None:
-    chosen = never_told_apart(Pace(lookahead=2), Trials(min=4, max=30), threshold=2.0)
-    answers = Answers(chosen, 0, skill=lambda model, question: float(model))
-    controller = Controller(chosen)
-    requested = controller.ask(1000)
-    (look,) = controller.tell(answers.of(ask for ask in requested if ask.round == 0))
-    assert controller.finished is None
-    assert controller.ask(1000) == []
-    looks = controller.tell(answers.of(ask for ask in requested if ask.round > 0))
-    assert len(looks) == 2
-    assert controller.finished is Reason.SETTLED
-    assert sum(looks[-1].trials) == sum(look.trials) + 12
 
 
 OF_TWENTY = 20

@@ -1,23 +1,20 @@
 """Looks are the same to the last bit in any order of arrival, any batches, and after any restarts."""
 
 import math
-import random
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from core_runs import Answers, Faulty, Shell, exact, never_called, plans, restore, straight
+from core_runs import Answers, Faulty, Shell, exact, plans, restore, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Controller, Cost, Judging, Outcome, Plan, UnresolvedPairs
+from adaptive_eval.core import Controller, Cost, Judging, Outcome, Plan
 from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
-from adaptive_eval.core.rounds import PER_UNIT, UNGRADED, Batch, exact_sum, trillionths
-from adaptive_eval.core.settings import Bench, Pace, Trials
+from adaptive_eval.core.rounds import PER_UNIT, Batch, exact_sum, trillionths
 
 seeds = st.integers(0, 2**20)
 
@@ -75,72 +72,6 @@ def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -
     assert exact(resumed.looks) == exact(expected.looks)
 
 
-def test_trials_that_ran_further_ahead_wait_until_a_round_needs_them() -> None:
-    plain = never_called(Bench(2, 3, np.array([0.0, 1.0])), policy=UnresolvedPairs(), trials=Trials(min=1, max=20))
-    ahead = replace(plain, pace=Pace(lookahead=3))
-    answers = Answers(ahead, 3)
-    outcomes = answers.of(Controller(ahead).ask(1000))
-    assert {outcome.trial for outcome in outcomes} == {0, 1, 2, 3}
-    resumed = Controller(plain)
-    looks = restore(resumed, outcomes)
-    assert [sum(look.trials) for look in looks] == [6, 12, 18, 24]
-    assert exact(straight(plain, answers).looks[:4]) == exact(looks)
-
-
-MODELS, QUESTIONS = 3, 5
-
-
-def outcomes(rng: random.Random) -> Iterator[Outcome]:
-    places = [
-        (model, question, trial) for model in range(MODELS) for question in range(QUESTIONS) for trial in range(9)
-    ]
-    rng.shuffle(places)
-    for place in places[:100]:
-        cost = Cost(rng.randrange(2**40), rng.random(), 1e3 * rng.random())
-        yield Outcome(*place, rng.choice([0, 1, None]), cost, rng.choice([0, 0, 16, 32]), rng.random())
-
-
-def test_a_batch_takes_the_early_outcomes_that_belong_to_it() -> None:
-    rng = random.Random(4)
-    early_outcomes, remaining = EarlyOutcomes(), {}
-    for outcome in outcomes(rng):
-        early_outcomes.keep(outcome)
-        remaining[outcome[:3]] = outcome
-    issued = np.zeros((MODELS, QUESTIONS), np.int32)
-    while remaining:
-        model = rng.randrange(MODELS)
-        extra = np.array([rng.randrange(3) for _ in range(QUESTIONS)])
-        batch = Batch(model, 0, issued[model].copy(), extra)
-        issued[model] += extra.astype(np.int32)
-        expected = {
-            place: remaining.pop(place)
-            for question in range(QUESTIONS)
-            for trial in range(int(batch.slots.first[question]), int(batch.slots.first[question] + extra[question]))
-            if (place := (model, question, trial)) in remaining
-        }
-        part = early_outcomes.take(batch)
-        assert len(early_outcomes) == len(remaining) and early_outcomes.kept_outcomes(model) == sum(
-            place[0] == model for place in remaining
-        )
-        if part is None:
-            assert not expected
-            continue
-        in_order = [expected[place] for place in sorted(expected, key=lambda place: batch.slots.slot(*place[1:]) or 0)]
-        triples = list(zip(part.questions.tolist(), part.trials.tolist(), part.categories.tolist(), strict=True))
-        assert triples == [
-            (item.question, item.trial, UNGRADED if item.category is None else item.category) for item in in_order
-        ]
-        assert part.kinds.tolist() == [item.kinds for item in in_order]
-        assert part.spent.tokens == sum(item.cost.tokens for item in expected.values())
-        assert part.spent.usd == sum(round(item.cost.usd * PER_UNIT) for item in expected.values())
-        assert part.spent.seconds == sum(round(item.seconds * PER_UNIT) for item in expected.values())
-        assert batch.store_part(part) and batch.missing == batch.size - len(expected)
-        assert not batch.store_part(part), "the same trials were told twice"
-        remaining_cost = sum(round(item.cost.gpu_seconds * PER_UNIT) for item in remaining.values())
-        assert early_outcomes.cost.gpu_seconds == remaining_cost / PER_UNIT
-    assert not early_outcomes and early_outcomes.cost == Cost()
-
-
 def test_sums_are_exact_however_large() -> None:
     rng = np.random.default_rng(1)
     for values in (rng.random(1000), rng.random(1000) * 1e9, np.array([2.0**53, -1.0, 0.5, 1e-12]), np.empty(0)):
@@ -148,3 +79,16 @@ def test_sums_are_exact_however_large() -> None:
     numbers = np.array([2**62, 2**62, 2**62, -5], dtype=np.int64)
     assert exact_sum(numbers) == 3 * 2**62 - 5
     assert math.isclose(trillionths(np.array([0.1] * 10)), Fraction(PER_UNIT))
+
+
+def test_early_outcomes_are_taken_once_and_the_others_cost_what_they_cost() -> None:
+    early = EarlyOutcomes()
+    for model, trial in ((0, 0), (0, 1), (1, 0), (0, 1)):
+        early.keep(Outcome(model, 0, trial, 1, Cost(10 + trial, 0.1, 0.3), seconds=2.0))
+    assert early.kept_outcomes(0) == 3 and early.cost == Cost(31, 0.3, 0.9) and len(early) == 3, "one was told twice"
+    first, second = (Batch(0, 0, np.array([trial]), np.array([1])) for trial in (0, 1))
+    part = early.take(second)
+    assert part is not None and part.spent.tokens == 11 and part.trials.tolist() == [1]
+    assert second.store_part(part) and not second.store_part(part)
+    assert early.take(second) is None and early.cost == Cost(20, 0.2, 0.6) and early.kept_outcomes(0) == 1
+    assert early.take(first) is not None and early.cost == Cost(10, 0.1, 0.3) and len(early) == early.graded == 1

@@ -6,7 +6,7 @@ from math import floor
 
 import numpy as np
 import pytest
-from core_runs import Answers, never_called
+from core_runs import never_called, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -52,18 +52,14 @@ def leave_one_out(trial_var: list[list[float]]) -> list[list[float]]:
     return weights
 
 
-def test_weights_are_the_root_mean_variance_of_the_others() -> None:
-    trial_var = np.random.default_rng(3).exponential(0.1, (5, 7))
-    np.testing.assert_allclose(question_weights(trial_var), leave_one_out(trial_var.tolist()), rtol=1e-13)
-
-
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(2, 9), st.integers(1, 9), st.integers(0, 10**6))
-def test_weights_do_not_depend_on_the_models_own_outcomes(models: int, questions: int, seed: int) -> None:
-    """Not even by a rounding error, whatever its size."""
+def test_weights_are_the_root_mean_variance_of_the_others(models: int, questions: int, seed: int) -> None:
+    """They do not depend on the model's own outcomes by a rounding error, whatever its size."""
     rng = np.random.default_rng(seed)
     trial_var = rng.exponential(0.1, (models, questions))
     weights = question_weights(trial_var)
+    np.testing.assert_allclose(weights, leave_one_out(trial_var.tolist()), rtol=1e-13)
     for left_out in range(models):
         other = trial_var.copy()
         other[left_out] = rng.exponential(1.0, questions) * 10.0 ** rng.integers(-9, 9)
@@ -114,49 +110,37 @@ def plan_with_prices(budget: Budget, costs: tuple[Cost, ...], max_trials: int = 
     return never_called(bench, policy=UnresolvedPairs(), trials=Trials(min=4, max=max_trials), budget=budget)
 
 
-def run(chosen: Plan) -> Controller:
-    """A finished run with every trial at its price, and half of the answers right."""
-    controller, answers = Controller(chosen), Answers(chosen, 5, skill=lambda model, question: 0.5)
-    costs = chosen.bench.worst_cost
-    while controller.finished is None:
-        outcomes = answers.of(controller.ask(1000))
-        controller.tell(outcome._replace(cost=costs[outcome.model]) for outcome in outcomes)
-    return controller
-
-
 @pytest.mark.parametrize(
-    ("budget", "costs", "sizes"),
+    ("budget", "costs", "used", "sizes"),
     [
-        (Budget(), (DEAR, CHEAP), (10, 10)),
-        (Budget(trials=10**6), (DEAR, CHEAP), (10, 10)),
-        (Budget(tokens=10**6), (DEAR, CHEAP), (10, 10)),
-        (Budget(usd=1e6), (DEAR, Cost(10, 0.004)), (10, 20)),
-        (Budget(usd=1e6), (DEAR, Cost(10, 0.00001)), (10, 40)),
-        (Budget(usd=1e6), (DEAR, Cost(10, 0.0)), (10, 40)),
-        (Budget(usd=1e6), (Cost(), Cost()), (10, 10)),
-        (Budget(gpu_seconds=1e6), (Cost(gpu_seconds=9.0), Cost(gpu_seconds=1.0)), (10, 30)),
-        (Budget(tokens=10**6, usd=1e6), (Cost(1, 4.0), Cost(4, 1.0)), (10, 20)),
+        (Budget(), (DEAR, CHEAP), None, (10, 10)),
+        (Budget(trials=10**6), (DEAR, CHEAP), None, (10, 10)),
+        (Budget(tokens=10**6), (DEAR, CHEAP), None, (10, 10)),
+        (Budget(usd=1e6), (DEAR, Cost(10, 0.004)), None, (10, 20)),
+        (Budget(usd=1e6), (DEAR, Cost(10, 0.00001)), None, (10, 40)),
+        (Budget(usd=1e6), (DEAR, Cost(10, 0.0)), None, (10, 40)),
+        (Budget(usd=1e6), (Cost(), Cost()), None, (10, 10)),
+        (Budget(usd=1e6), (Cost(0, 1.0), Cost(0, 1.0)), (Cost(0, 0.9), Cost(0, 0.1)), (10, 30)),
+        (Budget(gpu_seconds=1e6), (Cost(gpu_seconds=9.0), Cost(gpu_seconds=1.0)), None, (10, 30)),
+        (Budget(tokens=10**6, usd=1e6), (Cost(1, 4.0), Cost(4, 1.0)), None, (10, 20)),
     ],
 )
-def test_a_round_follows_the_root_of_the_price(budget: Budget, costs: tuple[Cost, ...], sizes: tuple[int, int]) -> None:
-    """In the capped currency, USD before GPU time before tokens; at most fourfold, and equal sizes without a cap."""
+def test_a_round_follows_the_root_of_the_price_of_committed_trials(
+    budget: Budget, costs: tuple[Cost, ...], used: tuple[Cost, ...] | None, sizes: tuple[int, int]
+) -> None:
+    """In the capped currency, USD before GPU time before tokens; at most fourfold, and equal sizes without a cap.
+    The worst cost is used, if nothing else is given."""
     controller = Controller(plan_with_prices(budget, costs))
-    controller.tell(Outcome(*ask[:3], ask.trial % 2, costs[ask.model]) for ask in controller.ask(1000))
+    controller.tell(Outcome(*ask[:3], ask.trial % 2, (used or costs)[ask.model]) for ask in controller.ask(1000))
     models = [ask.model for ask in controller.ask(1000)]
     assert (models.count(0), models.count(1)) == sizes
 
 
-def test_prices_are_those_of_committed_trials_not_the_worst() -> None:
-    costs = (Cost(0, 1.0), Cost(0, 1.0))
-    controller = Controller(plan_with_prices(Budget(usd=1e6), costs))
-    used = (Cost(0, 0.9), Cost(0, 0.1))
-    controller.tell(Outcome(*ask[:3], ask.trial % 2, used[ask.model]) for ask in controller.ask(1000))
-    models = [ask.model for ask in controller.ask(1000)]
-    assert (models.count(0), models.count(1)) == (10, 30)
-
-
 def test_a_larger_share_ends_at_the_horizon_of_its_model() -> None:
-    controller = run(plan_with_prices(Budget(usd=1e6), (DEAR, CHEAP), max_trials=11))
+    chosen = plan_with_prices(Budget(usd=1e6), (DEAR, CHEAP), max_trials=11)
+    controller = play(
+        Controller(chosen), lambda ask: ask.trial % 2, cost=lambda ask: chosen.bench.worst_cost[ask.model]
+    )
     assert controller.trials.tolist() == [110, 110]
     assert [look.trials for look in controller.looks[:3]] == [(40, 40), (50, 80), (60, 110)]
     assert controller.finished is Reason.OUT_OF_REACH

@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from core_runs import play
+from core_runs import allowed, play
 from numpy.typing import NDArray
-from scipy.stats import binom
 from thoroughness import sizes
 
 from adaptive_eval.core import Anytime, Bench, Controller, Judging, Pace, Plan, Rule, Trials, Verdict
@@ -28,11 +27,6 @@ def profile(name: str) -> NDArray[np.float64]:
         "spread": rng.beta(0.6, 0.4, QUESTIONS),
         "near-deterministic": np.where(rng.random(QUESTIONS) < 0.5, 0.02, 0.98),
     }[name]
-
-
-def allowed(promise: float, runs: int) -> float:
-    """The share of runs below which a rate at the promise lies with probability 0.999."""
-    return float(binom.ppf(0.999, runs, promise) / runs)
 
 
 def carry_out(plan: Plan, p: NDArray[np.float64], seed: int) -> Controller:

@@ -2,22 +2,37 @@
 
 import doctest
 import inspect
+import math
 import re
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from core_runs import Answers
+from core_runs import Answers, tell_right
 
 from adaptive_eval import core
 from adaptive_eval.core import Anytime, Bench, Controller, Entry, Judging, NearBest, Option, Pace, Plan, Trials, View
-from adaptive_eval.core.objectives import Baseline, Best, Objective, ObjectiveEntry, Pairs, PrecisionOf, Threshold, TopK
+from adaptive_eval.core.objectives import (
+    Baseline,
+    Best,
+    Gate,
+    ObjectiveEntry,
+    Pairs,
+    Place,
+    PrecisionOf,
+    Ranking,
+    Threshold,
+    TopK,
+)
 from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make, parameter_names
+from adaptive_eval.core.rounds import MISSING
 from adaptive_eval.core.rules import Correctable, Extendable, Precision, RuleEntry, ZScore, has_error_left, is_giving_up
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.settings import Budget, Margin, RecordedTrials
 from adaptive_eval.core.types import Cost, Look, Outcome, SetAside
 from adaptive_eval.testing.decisions import evidence_cases
 from scorio.moments import IntArray
@@ -127,6 +142,27 @@ def test_the_embedding_api_has_working_examples(built: type) -> None:
 BENCH = Bench(3, 4, np.array([0.0, 0.5, 1.0]))
 
 
+BINARY = np.array([0.0, 1.0])
+PLAN = Plan(BENCH)
+PARTS = Gate(Margin(0, 0.05, (0.2, 0.2)))
+PRIOR = np.array([[[4, 6]] * 4, [[0, 0]] * 4])
+"""Ten outcomes of each question by the first of two models, which is recorded."""
+_TRIALS = np.full((2, 4, 10), MISSING, dtype=np.uint8)
+_TRIALS[0] = np.arange(10) >= 4
+RECORDED = Plan(
+    Bench(2, 4, BINARY, prior_counts=PRIOR, recorded=frozenset({0}),
+          recorded_trials=RecordedTrials(_TRIALS, np.zeros(_TRIALS.shape, dtype=bool))),
+    objective=Gate(Margin(0, 0.03)), rule=Sequential(start=0.4), trials=Trials(min=4, max=10), coupled=True,
+)  # fmt: skip
+
+
+def recorded_bench(models: int, recorded: Iterable[int], unasked: tuple[int, int] | None = None) -> Bench:
+    counts = np.full((models, 4, 2), 2)
+    if unasked is not None:
+        counts[unasked] = 0
+    return Bench(models, 4, BINARY, prior_counts=counts, recorded=frozenset(recorded))
+
+
 def started_controller() -> Controller:
     """Two rounds in flight, trials 0 and 1 of every question."""
     return Controller(Plan(BENCH, trials=Trials(min=1, max=8), pace=Pace(lookahead=1)))
@@ -159,6 +195,8 @@ def test_a_trial_is_told_once() -> None:
     controller.tell(outcomes[:1])
     with pytest.raises(ValueError, match="the same trial was told twice: Outcome"):
         controller.tell(outcomes[:1])
+    with pytest.raises(ValueError, match="was told twice"):
+        controller.take(outcomes[:1])
     controller.tell(outcome for outcome in outcomes[1:] if outcome.trial == 0)
     assert len(controller.looks) == 1
     with pytest.raises(ValueError, match="no round in flight holds this trial"):
@@ -181,29 +219,6 @@ def test_a_non_finite_cost_is_refused(cost: Cost) -> None:
     with pytest.raises((ValueError, OverflowError), match="cannot convert float"):
         controller.tell([Outcome(*ask[:3], 0, cost)])
     assert controller.in_flight == 1
-
-
-@pytest.mark.parametrize(
-    ("objective", "rule"),
-    [
-        (Baseline(3), "compare two of the models 0 to 2, but got [[3, 0]]"),
-        (Baseline(-1), "compare two of the models 0 to 2, but got [[-1, 0]]"),
-        (Pairs(((0, 1), (1, 3))), "compare two of the models 0 to 2, but got [[1, 3]]"),
-        (Pairs(((0, 1), (2, 2))), "compare two of the models 0 to 2, but got [[2, 2]]"),
-        (Pairs(()), "an objective must compare something"),
-        (TopK(3), "an objective must compare something"),
-        (TopK(4), "an objective must compare something"),
-    ],
-)
-def test_an_objective_naming_unknown_models_is_refused(objective: Objective, rule: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(rule)):
-        Plan(BENCH, objective=objective)
-
-
-@pytest.mark.parametrize("changes", [{"rule": ZScore()}, {"rule": NearBest()}, {"objective": PrecisionOf(0.1)}])
-def test_familywise_needs_p_values(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="familywise needs a rule with p-values"):
-        Plan(BENCH, judging=Judging(familywise=True), **changes)
 
 
 @pytest.mark.parametrize(
@@ -237,23 +252,104 @@ def test_familywise_needs_p_values(changes: dict[str, Any]) -> None:
                 {"spacing": Spacing(finest=1.0)},
             )
         ),
-        (lambda: Bench(0, 1, np.array([0.0, 1.0])), "at least one model"),
-        (lambda: Bench(1, 0, np.array([0.0, 1.0])), "at least one question"),
+        (lambda: Bench(0, 1, BINARY), "at least one model"),
+        (lambda: Bench(1, 0, BINARY), "at least one question"),
         (lambda: Bench(1, 1, np.array([1.0])), "a rubric has 2 to 254 categories"),
         (lambda: Bench(1, 1, np.arange(256.0)), "a rubric has 2 to 254 categories"),
         (lambda: Bench(1, 1, np.array([1.0, np.nan])), "weights must be finite"),
         (lambda: Bench(1, 1, np.array([0.5, 0.5])), "weights must not all be equal"),
-        (lambda: Bench(2, 1, np.array([0.0, 1.0]), (Cost(),)), "worst_cost needs one entry a model"),
-        (lambda: Bench(1, 1, np.array([0.0, 1.0]), (Cost(usd=-1.0),)), "worst_cost must not be negative"),
-        (lambda: Bench(1, 1, np.array([0.0, 1.0]), (), np.zeros((1, 1, 3), int)), "prior_counts must have shape"),
-        (lambda: Bench(1, 1, np.array([0.0, 1.0]), (), np.full((1, 1, 2), -1)), "prior_counts must not be negative"),
-        (lambda: Bench(1, 2, np.array([0.0, 1.0]), clusters=np.array([0])), "clusters needs one label a question"),
-        (lambda: Bench(1, 2, np.array([0.0, 1.0]), clusters=np.array([0, 2])), "labels of clusters must be 0, 1, ..."),
+        (lambda: Bench(2, 1, BINARY, (Cost(),)), "worst_cost needs one entry a model"),
+        (lambda: Bench(1, 1, BINARY, (Cost(usd=-1.0),)), "worst_cost must not be negative"),
+        (lambda: Bench(1, 1, BINARY, (), np.zeros((1, 1, 3), int)), "prior_counts must have shape"),
+        (lambda: Bench(1, 1, BINARY, (), np.full((1, 1, 2), -1)), "prior_counts must not be negative"),
+        (lambda: Bench(1, 2, BINARY, clusters=np.array([0])), "clusters needs one label a question"),
+        (lambda: Bench(1, 2, BINARY, clusters=np.array([0, 2])), "labels of clusters must be 0, 1, ..."),
+        (lambda: Bench(2, 2, BINARY, question_weights=np.array([1.0, 0.0])), "a vector of positive numbers"),
+        (lambda: Bench(2, 2, BINARY, question_weights=np.array([1.0, np.nan])), "a vector of positive numbers"),
+        (lambda: Bench(2, 2, BINARY, question_weights=np.array([1.0])), "one weight a question"),
+        (lambda: Bench(2, 2, BINARY, benchmark_of=np.array([0, 2])), "labels of benchmark_of must be 0, 1"),
+        (lambda: recorded_bench(4, range(4)), "not all of them"),
+        (lambda: recorded_bench(4, [0], unasked=(0, 3)), "every question of a recorded model"),
+        (lambda: replace(RECORDED.bench, prior_counts=PRIOR * 2), "must have the outcomes of prior_counts"),
+        (lambda: Controller(Plan(replace(BENCH, recorded=frozenset({0})))), "recorded models need their outcomes"),
+        (lambda: Place(frozenset()), "place needs recorded models"),
+        (lambda: Gate(Margin(0, -0.1)), "must not be negative"),
+        *(
+            (lambda name=name, cap=cap: Budget(**{name: cap}), f"budget.{name} must be positive, but got")
+            for name in ("trials", "tokens", "usd", "gpu_seconds", "wall_seconds")
+            for cap in (0, -1, math.nan)
+        ),
     ],
 )
 def test_values_are_checked_where_they_are_given(make: Callable[[], object], rule: str) -> None:
     with pytest.raises(ValueError, match=re.escape(rule)):
         make()
+
+
+HALVES = Bench(2, 4, BINARY, benchmark_of=np.array([0, 0, 1, 1]), gates=((0, 0.2), (1, 0.2)))
+GATE = Plan(Bench(2, 4, BINARY), objective=Gate(Margin(0, 0.03)), trials=Trials(min=4, max=10), coupled=True)
+DRAWN = Plan(Bench(2, 300, BINARY), rule=Sequential(start=1 / 6), trials=Trials(min=1, max=1), drawn=50)
+
+
+@pytest.mark.parametrize(
+    ("plan", "changes", "rule"),
+    [
+        (PLAN, {"objective": Baseline(3)}, "compare two of the models 0 to 2, but got [[3, 0]]"),
+        (PLAN, {"objective": Baseline(-1)}, "compare two of the models 0 to 2, but got [[-1, 0]]"),
+        (PLAN, {"objective": Pairs(((0, 1), (1, 3)))}, "compare two of the models 0 to 2, but got [[1, 3]]"),
+        (PLAN, {"objective": Pairs(((0, 1), (2, 2)))}, "compare two of the models 0 to 2, but got [[2, 2]]"),
+        *((PLAN, {"objective": nothing}, "must compare something") for nothing in (Pairs(()), TopK(3), TopK(4))),
+        *(
+            (PLAN, {"judging": Judging(familywise=True), **changes}, "familywise needs a rule with p-values")
+            for changes in ({"rule": ZScore()}, {"rule": NearBest()}, {"objective": PrecisionOf(0.1)})
+        ),
+        *(
+            (PLAN, {"first": np.array(first), "trials": Trials(min=4, max=10)}, rule)
+            for first, rule in (
+                ([[4, 4]] * 3, "first must have shape (3, 4)"),
+                ([[-1] * 4] * 3, "first must not be negative"),
+                ([[11, 10, 10, 10], [4] * 4, [4] * 4], "must not exceed trials.max on average, which is 10"),
+                ([[38, 0, 0, 0], [4] * 4, [4] * 4], "with at least trials.min a question"),
+            )
+        ),
+        (GATE, {"objective": Gate(Margin(0, 0.1), 0.6)}, "a gate on a value"),
+        (GATE, {"objective": Gate(Margin(2, 0.1))}, "a gate on a value"),
+        (GATE, {"prior": "uniform"}, "coupled needs the prior self"),
+        (GATE, {"estimator": "bayes"}, "coupled compares averages"),
+        (GATE, {"bench": Bench(2, 4, BINARY, prior_counts=np.ones((2, 4, 2), int))}, "of R0 there are only counts"),
+        (RECORDED, {"bench": replace(RECORDED.bench, recorded_trials=None)}, "coupled needs the recorded_trials"),
+        *(
+            (replace(GATE, coupled=False), {"bench": HALVES, "objective": PARTS, **changes}, rule)
+            for changes, rule in (
+                ({"objective": Gate(Margin(2, 0.1, (0.2, 0.2)), 0.6)}, "gates of benchmarks compare with a baseline"),
+                ({"rule": ZScore()}, "p-values"),
+                ({"judging": Judging(familywise=True)}, "share their error"),
+                ({"coupled": True}, "seeds"),
+                ({"objective": Ranking()}, "parts of a gate"),
+                ({"objective": Gate(Margin(0, 0.05))}, "parts of a gate"),
+            )
+        ),
+        (DRAWN, {"drawn": 20}, "drawn must be 50 to 300"),
+        (DRAWN, {"drawn": 301}, "drawn must be 50 to 300"),
+        (DRAWN, {"trials": Trials(min=1, max=2)}, "one trial each"),
+        (DRAWN, {"objective": Threshold(0.5)}, "compares models with each other"),
+        (DRAWN, {"estimator": "bayes"}, "compares averages"),
+        (DRAWN, {"pace": Pace(share=0.5)}, "in step"),
+        (DRAWN, {"coupled": True, "objective": Baseline(0)}, "with shared seeds"),
+        (DRAWN, {"first": np.ones((2, 300), dtype=int)}, "with earlier outcomes"),
+        (DRAWN, {"bench": replace(DRAWN.bench, question_weights=np.arange(1.0, 301.0))}, "questions that weigh alike"),
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_go_together_are_refused(plan: Plan, changes: dict[str, Any], rule: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(rule)):
+        replace(plan, **changes)
+
+
+def test_coupled_outcomes_are_told_one_by_one() -> None:
+    controller = Controller(GATE)
+    (opening, _) = controller.ask_batches()
+    with pytest.raises(ValueError, match="told one by one"):
+        tell_right(controller, opening, opening.slots.extra)
 
 
 class Greedy:
@@ -266,21 +362,14 @@ class Greedy:
         return np.full_like(view.issued, self.trials)
 
 
-@pytest.mark.parametrize("trials", [-1, 2])
-def test_a_policy_that_exceeds_its_sizes_is_refused(trials: int) -> None:
-    plan = Plan(BENCH, objective=Threshold(0.5), policy=Greedy(trials), trials=Trials(min=1, max=8))
+@pytest.mark.parametrize(("trials", "events"), [(-1, []), (2, []), (1, [SetAside(2, "gone")])])
+def test_a_policy_that_exceeds_its_sizes_is_refused(trials: int, events: list[SetAside]) -> None:
+    """Such as those of a model that was set aside, which has none."""
+    plan = Plan(BENCH, objective=Best(), policy=Greedy(trials), trials=Trials(min=1, max=8))
     controller = Controller(plan)
+    outcomes = Answers(plan, 0, skill=lambda model, question: 0.5).of(controller.ask(1000))
     with pytest.raises(ValueError, match="must give each model 0 to view.sizes trials"):
-        controller.tell(Answers(plan, 0).of(controller.ask(1000)))
-
-
-def test_a_policy_cannot_bring_back_a_model_set_aside() -> None:
-    plan = Plan(BENCH, objective=Best(), policy=Greedy(1), trials=Trials(min=1, max=8))
-    controller = Controller(plan)
-    answers = Answers(plan, 0, skill=lambda model, question: 0.5)
-    outcomes = answers.of(controller.ask(1000))
-    with pytest.raises(ValueError, match="must give each model 0 to view.sizes trials"):
-        controller.tell([SetAside(2, "gone"), *outcomes])
+        controller.tell([*events, *outcomes])
 
 
 @pytest.mark.parametrize(
@@ -300,6 +389,6 @@ def test_values_of_another_type_are_refused(make: Callable[[], object], message:
 
 
 def test_a_plan_shows_what_differs_from_the_defaults() -> None:
-    bench = Bench(2, 30, np.array([0.0, 1.0]), question_weights=np.arange(1.0, 31.0))
+    bench = Bench(2, 30, BINARY, question_weights=np.arange(1.0, 31.0))
     shown = "Bench(models=2, questions=30, weights=[0.0, 1.0], question_weights=<array of shape (30,)>)"
     assert repr(Plan(bench, trials=Trials(max=8))) == f"Plan(bench={shown}, trials=Trials(min=4, max=8))"

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import core_oracle as oracle
 import numpy as np
@@ -16,7 +17,7 @@ from adaptive_eval.core.controller import FindVoid
 from adaptive_eval.core.corrected import ScoreCorrection, judge_corrected
 from adaptive_eval.core.judge import Criteria, DecidingLooks, Judging, LatchedVerdicts, judge
 from adaptive_eval.core.objectives import Best, Gate, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
-from adaptive_eval.core.result import ComparisonResult, Result
+from adaptive_eval.core.result import Result
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 from adaptive_eval.core.types import Ask, Cost, PairVerdict, Reason, Verdict
@@ -45,30 +46,26 @@ def run_to_end(chosen: Plan, right: list[list[int]] = RIGHT) -> Controller:
 TALLIES = [[[10 - right, right] for right in row] for row in RIGHT]
 
 
-def test_models_from_best_to_worst_on_both_scales() -> None:
-    result = result_of(run_to_end(plan()))
-    assert [(row.model, row.rank, row.tier, row.trials) for row in result.models] == [
-        (0, 1, 1, 40),
-        (1, 2, 2, 40),
-        (2, 3, 2, 40),
-    ]
+@pytest.mark.parametrize("earlier", [None, np.arange(24).reshape(3, 4, 2)], ids=["alone", "with prior outcomes"])
+def test_models_from_best_to_worst_on_both_scales(earlier: NDArray[np.int64] | None) -> None:
+    """Outcomes known beforehand are in every score."""
+    result = result_of(run_to_end(plan(prior_counts=earlier)))
+    tallies = (np.array(TALLIES) + (0 if earlier is None else earlier)).tolist()
+    scores = [oracle.average(tally, W) for tally in tallies]
+    assert [row.rank for row in result.models] == [1, 2, 3]
+    assert [row.model for row in result.models] == sorted(range(3), key=lambda model: -scores[model])
     for row in result.models:
-        tally = TALLIES[row.model]
-        score, sigma = oracle.average(tally, W), oracle.sigma(tally, W)
-        assert row.score == pytest.approx(score, rel=1e-12)
+        score, sigma = scores[row.model], oracle.sigma(tallies[row.model], W)
+        assert row.score == pytest.approx(score, rel=1e-12) and row.trials == 40
         assert row.sigma == pytest.approx(sigma, rel=1e-12)
         assert (row.lo, row.hi) == pytest.approx((score - 1.959964 * sigma, score + 1.959964 * sigma), rel=1e-6)
-        assert (row.bayes, row.bayes_sigma) == pytest.approx(oracle.bayes(tally, W), rel=1e-12)
-    assert result.reason is Reason.OUT_OF_REACH
+        assert (row.bayes, row.bayes_sigma) == pytest.approx(oracle.bayes(tallies[row.model], W), rel=1e-12)
+    for first, second, difference in ((*row.verdict[:2], row.difference) for row in result.comparisons):
+        assert difference == pytest.approx(scores[first] - scores[second or 0])
+    assert result.reason is Reason.OUT_OF_REACH and result.reversals == ()
     assert (result.trials, result.fixed_trials) == (120, 120)
     assert result.spent == pytest.approx(Cost(840, 1.2, 60.0))
-    assert result.reversals == ()
-
-
-def sampled(values: list[float]) -> float:
-    """Standard error of the mean when the questions are a sample."""
-    mean = sum(values) / len(values)
-    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) * (len(values) - 1)))
+    assert earlier is not None or [row.tier for row in result.models] == [1, 2, 2]
 
 
 def test_agreeing_questions_do_not_make_similar_questions_more_certain() -> None:
@@ -102,19 +99,6 @@ def test_one_question_says_nothing_of_others_like_it(objective: Objective, right
     assert all(comparison.difference > 0.1 for comparison in result.comparisons), "of these it says something"
 
 
-def test_outcomes_known_beforehand_are_in_every_score() -> None:
-    earlier = np.arange(24).reshape(3, 4, 2)
-    result = result_of(run_to_end(plan(prior_counts=earlier)))
-    together = (np.array(TALLIES) + earlier).tolist()
-    for row in result.models:
-        assert row.score == pytest.approx(oracle.average(together[row.model], W))
-        assert row.trials == 40
-    for comparison in result.comparisons:
-        assert comparison.verdict.second is not None
-        scores = [oracle.average(together[model], W) for model in (comparison.verdict.first, comparison.verdict.second)]
-        assert comparison.difference == pytest.approx(scores[0] - scores[1])
-
-
 def reversing(objective: Pairs | Threshold) -> Controller:
     """Model 1 is right up to its fourth trial and wrong from then on, 2 the opposite; 0 and 3 are right by turns."""
     chosen = never_called(Bench(4, 4, np.array(W)), objective=objective, rule=ZScore(), trials=Trials(min=4, max=12))
@@ -126,11 +110,12 @@ def reversing(objective: Pairs | Threshold) -> Controller:
 def test_reversals_are_all_that_were_called_and_turned() -> None:
     result = result_of(reversing(Pairs(((0, 3),))))
     turned = [(0, 1), (2, 0), (2, 1), (3, 1), (2, 3)]
-    assert [(pair.first, pair.second) for pair in result.reversals] == turned
+    assert [pair[:2] for pair in result.reversals] == turned
     assert all(pair.reversed and pair.z > 0.0 and pair.verdict is Verdict.RESOLVED for pair in result.reversals)
     assert {row.tier for row in result.models} == {1}
     result = result_of(reversing(Threshold(0.5)))
-    assert [(pair.first, pair.second) for pair in result.reversals] == [(1, None), (2, None)]
+    assert {row.tier for row in result.models} == {1}
+    assert [pair[:2] for pair in result.reversals] == [(1, None), (2, None)]
     assert [pair.z > 0.0 for pair in result.reversals] == [False, True]
 
 
@@ -198,7 +183,7 @@ def test_each_call_names_the_look_that_crossed_the_boundary() -> None:
                 assert comparison.called.z >= comparison.called.boundary
                 assert comparison.called[:2] == crossed[members]
                 then = controller.looks[comparison.called.look - 1].comparisons
-                unseen += members not in [frozenset((pair.first, pair.second)) for pair in then]
+                unseen += members not in [frozenset(pair[:2]) for pair in then]
     assert unseen
 
 
@@ -240,19 +225,9 @@ def correction(shift: Sequence[float], sigma: float | Sequence[float] = 0.01) ->
     return ScoreCorrection(shifts[:, None], variance[:, None])
 
 
-def order(result: Result) -> list[int]:
-    return [row.model for row in result.models]
-
-
 def verdicts(result: Result) -> dict[tuple[int, int | None], Verdict]:
     """Verdicts by the better and the worse model of each comparison."""
-    pairs = [comparison.verdict for comparison in result.comparisons]
-    return {(pair.first, pair.second): pair.verdict for pair in pairs}
-
-
-def only(result: Result) -> ComparisonResult:
-    (pair,) = result.comparisons
-    return pair
+    return {comparison.verdict[:2]: comparison.verdict.verdict for comparison in result.comparisons}
 
 
 RESOLVED, UNDECIDED = Verdict.RESOLVED, Verdict.UNDECIDED_BY_LABELS
@@ -270,7 +245,7 @@ def test_a_correction_without_shift_or_variance_changes_no_result() -> None:
 def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> None:
     run = finished_run()
     plain, corrected = result_of(run), result_of(run, correction([-0.4, 0.0, 0.0]))
-    assert order(plain) == [0, 1, 2] and order(corrected) == [1, 0, 2]
+    assert [row.model for row in corrected.models] == [1, 0, 2]
     scores = {row.model: row for row in plain.models}
     for row in corrected.models:
         shift = -0.4 if row.model == 0 else 0.0
@@ -293,35 +268,63 @@ def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> N
 def test_a_call_that_the_corrected_difference_does_not_support_is_undecided() -> None:
     run = finished_run()
     corrected = result_of(run, correction([-0.2, 0.0, 0.0]))
-    assert verdicts(corrected)[order(corrected)[0], order(corrected)[1]] is UNDECIDED
+    assert list(verdicts(corrected).values())[0] is UNDECIDED
     assert [row.tier for row in corrected.models] == [1, 1, 2]
     assert corrected.comparisons[0].called is None
     wide = result_of(run, correction([0.0, 0.0, 0.0], 0.3))
-    assert order(wide) == [0, 1, 2]
     assert set(verdicts(wide).values()) == {UNDECIDED} and [row.tier for row in wide.models] == [1, 1, 1]
 
 
-def test_labels_never_newly_decide_a_comparison_with_an_unlabelled_model() -> None:
-    run = finished_run()
-    corrected = result_of(run, correction([-0.3, NONE, NONE]))
-    assert verdicts(corrected) == {(1, 0): UNDECIDED, (0, 2): RESOLVED}
-    corrected = result_of(run, correction([0.0, NONE, NONE]))
-    assert verdicts(corrected) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
-    open_ = finished_run(skills=(0.5, 0.5), seed=1)
-    plain, moved = result_of(open_), result_of(open_, correction([0.4, NONE]))
-    assert only(plain).verdict.verdict is only(moved).verdict.verdict is Verdict.OUT_OF_REACH
-    both = result_of(open_, correction([0.4, 0.0]))
-    assert verdicts(both) == {(0, 1): RESOLVED}, "labels of both decide"
+TIED, OUT_OF_REACH = Verdict.TIED, Verdict.OUT_OF_REACH
+EQUAL = {"skills": (0.5, 0.5)}
+ABOUT_TIED = EQUAL | {"judging": Judging(delta=0.15), "seed": 2}
+VALUE, PRECISE = {"objective": Threshold(0.6)}, {"objective": PrecisionOf(0.05)}
+GATED = {"objective": Gate(Margin(1, 0.1))}
+OF_ALL = dict.fromkeys(((0, None), (1, None), (2, None)), RESOLVED)
+
+
+@pytest.mark.parametrize(
+    ("settings", "shift", "sigma", "expected"),
+    [
+        # labels never newly decide a comparison with an unlabelled model
+        ({}, [-0.3, NONE, NONE], 0.01, {(1, 0): UNDECIDED, (0, 2): RESOLVED}),
+        ({}, [0.0, NONE, NONE], 0.01, {(0, 1): RESOLVED, (1, 2): RESOLVED}),
+        (EQUAL, None, 0.01, {(0, 1): OUT_OF_REACH}),
+        (EQUAL, [0.4, NONE], 0.01, {(0, 1): OUT_OF_REACH}),
+        (EQUAL, [0.4, 0.0], 0.01, {(0, 1): RESOLVED}),
+        # a tie is judged by the corrected difference
+        (ABOUT_TIED, None, 0.01, {(0, 1): TIED}),
+        (ABOUT_TIED, [0.0, 0.0], 0.01, {(0, 1): TIED}),
+        (ABOUT_TIED, [0.0, 0.0], 0.2, {(0, 1): UNDECIDED}),
+        (ABOUT_TIED, [0.5, 0.0], 0.01, {(0, 1): RESOLVED}),
+        (VALUE, None, 0.01, OF_ALL),
+        (VALUE, [-0.1, NONE, 0.7], 0.01, OF_ALL | {(0, None): UNDECIDED}),
+        (PRECISE, None, 0.01, OF_ALL),
+        (PRECISE, [0.0, 0.0, 0.0], [0.1, 0.001, 0.001], OF_ALL | {(0, None): UNDECIDED}),
+        (GATED, None, 0.01, {(0, 1): RESOLVED, (1, 2): RESOLVED}),
+        (GATED, [-0.6, 0.0, 0.5], 0.01, {(1, 0): RESOLVED, (2, 1): RESOLVED}),
+        (GATED, [-0.3, 0.0, 0.0], 0.05, {(0, 1): UNDECIDED, (1, 2): RESOLVED}),
+    ],
+)
+def test_verdicts_follow_the_corrected_scores(
+    settings: dict[str, Any], shift: list[float] | None, sigma: float | list[float], expected: dict[object, Verdict]
+) -> None:
+    result = result_of(finished_run(**settings), None if shift is None else correction(shift, sigma))
+    assert verdicts(result) == expected
+    if settings is VALUE and shift is not None:
+        assert {comparison.verdict.first: comparison.verdict.z > 0.0 for comparison in result.comparisons}[2]
+    if settings is PRECISE:
+        assert {row.tier for row in result.models} == {1}, "a precise score is not a higher one"
 
 
 def test_a_comparison_needs_the_trials_that_its_corrected_difference_takes() -> None:
     """Half the difference takes four times the trials, more if labels leave some variance, and too much of that leaves
     no number that would do."""
     run, limit = finished_run(rule=ZScore(9.0), skills=(0.55, 0.6)), 9.0
-    graded = only(result_of(run))
+    (graded,) = result_of(run).comparisons
     halved = [graded.difference / 4 * (1 if model == graded.verdict.second else -1) for model in range(2)]
     exact, some, most = (
-        only(result_of(run, correction(halved, sigma))).verdict.trials_needed for sigma in (1e-7, 1e-3, 0.1)
+        result_of(run, correction(halved, sigma)).comparisons[0].verdict.trials_needed for sigma in (1e-7, 1e-3, 0.1)
     )
     today = graded.verdict.trials_needed
     assert exact == pytest.approx(4 * today, rel=1e-3)
@@ -330,16 +333,7 @@ def test_a_comparison_needs_the_trials_that_its_corrected_difference_takes() -> 
     assert some == pytest.approx(4 * today * allowed / (allowed - 2 * 1e-3**2), rel=1e-3)
     assert most == math.inf
     lenient = finished_run(objective=Best(), rule=NearBest(0.001), skills=(0.5, 0.51), trials=Trials(min=4, max=8))
-    assert only(result_of(lenient, correction([0.0, 0.0], 0.3))).verdict.trials_needed == math.inf
-
-
-def test_a_tie_is_judged_by_the_corrected_difference() -> None:
-    run = finished_run(judging=Judging(delta=0.15), skills=(0.5, 0.5), seed=2)
-    plain = result_of(run)
-    assert only(plain).verdict.verdict is Verdict.TIED
-    for shift, sigma, verdict in ((0.0, 0.01, Verdict.TIED), (0.0, 0.2, UNDECIDED), (0.5, 0.01, RESOLVED)):
-        corrected = result_of(run, correction([shift, 0.0], sigma))
-        assert only(corrected).verdict.verdict is verdict
+    assert result_of(lenient, correction([0.0, 0.0], 0.3)).comparisons[0].verdict.trials_needed == math.inf
 
 
 @pytest.mark.parametrize(
@@ -359,32 +353,6 @@ def test_every_rule_judges_corrected_scores(rule: Rule, judging: Judging) -> Non
     assert RESOLVED not in verdicts(wide).values()
 
 
-def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores() -> None:
-    run = finished_run(objective=Threshold(0.6))
-    assert verdicts(result_of(run)) == {(0, None): RESOLVED, (1, None): RESOLVED, (2, None): RESOLVED}
-    corrected = result_of(run, correction([-0.1, NONE, 0.7]))
-    assert verdicts(corrected) == {
-        (0, None): UNDECIDED,
-        (1, None): RESOLVED,
-        (2, None): RESOLVED,
-    }
-    assert {comparison.verdict.first: comparison.verdict.z > 0.0 for comparison in corrected.comparisons}[2]
-    precise = finished_run(objective=PrecisionOf(0.05))
-    assert set(verdicts(result_of(precise)).values()) == {RESOLVED}
-    wide = result_of(precise, correction([0.0, 0.0, 0.0], [0.1, 0.001, 0.001]))
-    assert verdicts(wide) == {(0, None): UNDECIDED, (1, None): RESOLVED, (2, None): RESOLVED}
-    assert {row.tier for row in wide.models} == {1}, "a precise score is not a higher one"
-
-
-def test_a_gate_follows_the_corrected_scores() -> None:
-    run = finished_run(objective=Gate(Margin(1, 0.1)))
-    plain, corrected = result_of(run), result_of(run, correction([-0.6, 0.0, 0.5]))
-    assert verdicts(plain) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
-    assert verdicts(corrected) == {(1, 0): RESOLVED, (2, 1): RESOLVED}
-    undecided = result_of(run, correction([-0.3, 0.0, 0.0], 0.05))
-    assert UNDECIDED in verdicts(undecided).values()
-
-
 def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> None:
     skills = (0.9, 0.4, 0.1)
     short = finished_run(skills=skills, trials=Trials(min=4, max=10))
@@ -395,34 +363,29 @@ def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> Non
     assert verdicts(turned)[1, 0] is RESOLVED
 
 
-def run_with_cut_answers(cut: int, *, empty_from: int | None = None, stops: bool = True) -> Controller:
-    """A run of two models that are right in half of their trials, to its end. Of the first, answers to this many of the
-    20 questions are cut off, and all are empty from some trial on."""
-    bench, judging = Bench(2, 20, np.array([0.0, 1.0])), Judging(futility=None)
-    plan = Plan(bench, rule=ZScore(4.0), judging=judging, trials=Trials(min=8, max=24), pace=Pace(lookahead=0))
-    truncated = int(AnswerKind.TRUNCATED)
-    controller = Controller(replace(plan, unsure=UnsureGrades(truncated, 1), stops_on_alarm=stops))
+@pytest.mark.parametrize(
+    ("cut", "empty_from", "verdict"),
+    [(0, 99, RESOLVED), (8, 99, Verdict.BLOCKED), (0, 12, Verdict.BLOCKED)],
+    ids=["all complete", "some cut", "after an alarm"],
+)
+def test_labels_make_no_call_that_cut_answers_could_reverse_or_after_an_alarm(
+    cut: int, empty_from: int, verdict: Verdict
+) -> None:
+    """Two models are right in half of their trials. Of the first, answers to some questions are cut off, or all are
+    empty from some trial on."""
+    bench, truncated = Bench(2, 20, np.array([0.0, 1.0])), int(AnswerKind.TRUNCATED)
+    plan = Plan(bench, rule=ZScore(4.0), judging=Judging(futility=None), trials=Trials(min=8, max=24), pace=Pace(0))
+    plan = replace(plan, unsure=UnsureGrades(truncated, 1), stops_on_alarm=empty_from < 99)
 
     def grade(ask: Ask) -> tuple[int, int]:
-        bad = ask.model == 0 and empty_from is not None and ask.trial >= empty_from
-        kinds = int(AnswerKind.EMPTY) if bad else truncated * (ask.model == 0 and ask.question < cut)
+        kinds = truncated * (ask.model == 0 and ask.question < cut)
+        if ask.model == 0 and ask.trial >= empty_from:
+            kinds = int(AnswerKind.EMPTY)
         return int((ask.question + ask.trial) % 2 and not kinds), kinds
 
-    return play(controller, grade)
-
-
-@pytest.mark.parametrize(("cut", "verdict"), [(0, RESOLVED), (8, Verdict.BLOCKED)])
-def test_labels_make_no_call_that_cut_answers_could_reverse(cut: int, verdict: Verdict) -> None:
-    run = run_with_cut_answers(cut, stops=False)
-    corrected = result_of(run, correction([-0.3, 0.0]))
-    assert only(corrected).verdict.verdict is verdict
-
-
-def test_labels_make_no_new_call_after_an_alarm() -> None:
-    run = run_with_cut_answers(0, empty_from=12)
-    corrected = result_of(run, correction([-0.3, 0.0]))
-    assert run.finished is Reason.ALARM
-    assert only(corrected).verdict.verdict is Verdict.BLOCKED
+    run = play(Controller(plan), grade)
+    assert (run.finished is Reason.ALARM) == (empty_from < 99)
+    assert [*verdicts(result_of(run, correction([-0.3, 0.0]))).values()] == [verdict]
 
 
 def paths(

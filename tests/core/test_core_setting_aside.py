@@ -2,7 +2,19 @@
 
 import numpy as np
 import pytest
-from core_runs import RULES, Answers, Shell, drained, exact, never_called, objectives, plans, restore, result_of
+from core_runs import (
+    RULES,
+    Answers,
+    Shell,
+    drained,
+    exact,
+    never_called,
+    objectives,
+    plans,
+    restore,
+    result_of,
+    verdicts_of,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -95,22 +107,32 @@ def told_once(plan: Plan) -> tuple[Controller, Answers]:
     return controller, answers
 
 
-def pairs_at(controller: Controller) -> dict[tuple[int, int | None], Verdict]:
-    return {(pair.first, pair.second): pair.verdict for pair in controller.looks[-1].comparisons}
+OUT_OF_REACH, BLOCKED = Verdict.OUT_OF_REACH, Verdict.BLOCKED
 
 
-def test_the_neighbours_of_a_model_set_aside_become_neighbours() -> None:
-    controller, answers = told_once(never(Ranking(), 4))
+@pytest.mark.parametrize(
+    ("objective", "gone", "verdicts", "trials"),
+    [
+        (
+            Ranking(),
+            1,
+            {(3, 2): OUT_OF_REACH, (2, 0): OUT_OF_REACH, (2, 1): BLOCKED, (1, 0): BLOCKED},
+            [18, 6, 18, 18],
+        ),
+        (Best(), 3, {(2, 1): OUT_OF_REACH, (2, 0): OUT_OF_REACH, (3, 2): BLOCKED}, [18, 18, 18, 6]),
+        (Baseline(0), 0, {(3, 0): BLOCKED, (2, 0): BLOCKED, (1, 0): BLOCKED}, [6, 9, 9, 9]),
+    ],
+    ids=["a neighbour", "the leader", "the baseline"],
+)
+def test_the_others_are_compared_without_a_model_set_aside(
+    objective: Objective, gone: int, verdicts: dict[tuple[int, int], Verdict], trials: list[int]
+) -> None:
+    controller, answers = told_once(never(objective, 4))
     assert controller.looks[0].order == (3, 2, 1, 0)
-    drained(controller, answers, [SetAside(1, "gone")])
-    assert pairs_at(controller) == {
-        (3, 2): Verdict.OUT_OF_REACH,
-        (2, 0): Verdict.OUT_OF_REACH,
-        (2, 1): Verdict.BLOCKED,
-        (1, 0): Verdict.BLOCKED,
-    }
+    drained(controller, answers, [SetAside(gone, "gone")])
+    assert verdicts_of(controller) == verdicts and controller.trials.tolist() == trials
+    assert controller.finished is (Reason.BLOCKED if gone == 0 else Reason.OUT_OF_REACH)
     assert controller.looks[-1].order == (3, 2, 1, 0)
-    assert controller.trials.tolist() == [18, 6, 18, 18]
 
 
 def test_a_ranking_is_not_decided_while_the_place_of_a_model_set_aside_is_open() -> None:
@@ -119,29 +141,9 @@ def test_a_ranking_is_not_decided_while_the_place_of_a_model_set_aside_is_open()
     controller = Controller(plan)
     controller.tell(answers.of(controller.ask(1000)))
     drained(controller, answers, [SetAside(2, "gone")])
-    verdicts = {frozenset(pair): verdict for pair, verdict in pairs_at(controller).items()}
+    verdicts = {frozenset(pair): verdict for pair, verdict in verdicts_of(controller).items()}
     assert verdicts[frozenset({1, 2})] is Verdict.BLOCKED and verdicts[frozenset({0, 1})] is Verdict.RESOLVED
     assert controller.finished is Reason.BLOCKED
-
-
-def test_without_its_leader_best_compares_the_next_one() -> None:
-    controller, answers = told_once(never(Best(), 4))
-    drained(controller, answers, [SetAside(3, "gone")])
-    assert pairs_at(controller) == {
-        (2, 1): Verdict.OUT_OF_REACH,
-        (2, 0): Verdict.OUT_OF_REACH,
-        (3, 2): Verdict.BLOCKED,
-    }
-    assert controller.trials.tolist() == [18, 18, 18, 6]
-    assert controller.finished is Reason.OUT_OF_REACH
-
-
-def test_without_its_baseline_a_run_is_blocked() -> None:
-    controller, answers = told_once(never(Baseline(0), 3))
-    drained(controller, answers, [SetAside(0, "gone")])
-    assert controller.finished is Reason.BLOCKED
-    assert len(controller.looks) == 2
-    assert set(pairs_at(controller).values()) == {Verdict.BLOCKED}
 
 
 def test_late_answers_of_a_model_set_aside_change_nothing() -> None:
@@ -190,12 +192,10 @@ def test_trials_asked_of_a_model_set_aside_stay_paid_for() -> None:
     """Requested trials may have been run: a cap on trials counts them, whether or not they arrived."""
     bench = Bench(3, 10, np.array([0.0, 1.0]))
     plan = never_called(bench, policy=Weighted(), trials=Trials(min=1, max=50), budget=Budget(trials=104))
-    answers = Answers(plan, 2)
-    controller = Controller(plan)
+    controller, answers = Controller(plan), Answers(plan, 2)
     requested = controller.ask(25)
     assert [ask.model for ask in requested].count(2) == 5
-    controller.tell([*answers.of(requested[:23]), SetAside(2, "gone")])
-    drained(controller, answers)
+    drained(controller, answers, [*answers.of(requested[:23]), SetAside(2, "gone")])
     assert controller.finished is Reason.BUDGET
     assert controller.trials.tolist() == [40, 40, 0]  # 80 and 5 asked of model 2: 20 more would be 105
 
@@ -213,16 +213,6 @@ def outcome_of(ask: Ask, timed_out: bool) -> Outcome:
     return Outcome(*ask[:3], int(right), kinds=AnswerKind.TIMED_OUT * timed_out)
 
 
-def test_a_model_that_never_answers_has_no_score_and_no_verdict() -> None:
-    run = two_models()
-    run.tell(outcome_of(ask, ask.model == 1) for ask in run.ask(100))
-    assert run.finished is Reason.BLOCKED
-    assert run.set_aside[1].cause is Cause.SERVER and "12 of the 12 requests" in run.set_aside[1].reason
-    assert not run.counts[1].any() and not run.arrived[1].any() and run.counts[0].any()
-    (look,) = run.looks
-    assert np.isnan(look.scores[1]) and look.count(Verdict.BLOCKED) == 1
-
-
 @pytest.mark.parametrize(("late", "aside"), [(0, False), (1, False), (6, False), (7, True), (12, True)])
 def test_half_of_a_round_must_be_real_answers(late: int, aside: bool) -> None:
     run = two_models()
@@ -231,6 +221,11 @@ def test_half_of_a_round_must_be_real_answers(late: int, aside: bool) -> None:
     run.tell(outcome_of(ask, ask in mine[:late]) for ask in requested)
     assert (1 in run.set_aside) == aside
     assert run.counts[1].sum() == (0 if aside else len(mine))
+    if aside:
+        assert run.finished is Reason.BLOCKED and run.set_aside[1].cause is Cause.SERVER
+        assert f"{late} of the 12 requests" in run.set_aside[1].reason
+        assert not run.arrived[1].any() and run.counts[0].any()
+        assert np.isnan(run.looks[0].scores[1]) and run.looks[0].count(Verdict.BLOCKED) == 1
 
 
 def test_answers_of_earlier_rounds_do_not_vouch_for_a_server_that_hangs() -> None:

@@ -8,22 +8,22 @@ from heapq import heappop, heappush
 import numpy as np
 import pytest
 from core_runs import result_of
+from numpy.typing import NDArray
 
 from adaptive_eval.core import Ask, Controller, Judging, Look, Outcome, Plan, Reason, Uniform, UnresolvedPairs, Verdict
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, Ranking, TopK
-from adaptive_eval.core.policies import View
 from adaptive_eval.core.settings import MAX_SHARE_AHEAD, Bench, Budget, Pace, Trials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Cost
 from adaptive_eval.study.drive import drive
-from scorio.moments import IntArray
 
+BINARY = np.array([0.0, 1.0])
 SKILLS = np.array([0.9, 0.72, 0.68, 0.5, 0.47, 0.2])
 PACES = (Pace(), Pace(lookahead=2), Pace(share=0.5))
 
 
 def plan_of(**choices: object) -> Plan:
-    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
+    bench = Bench(models=len(SKILLS), questions=6, weights=BINARY)
     return Plan(bench, trials=Trials(min=4, max=40), **choices)  # type: ignore[arg-type]
 
 
@@ -73,54 +73,23 @@ def test_distant_models_settle_early_unless_the_policy_may_still_ask_them() -> N
         assert all(mask.all() for mask in looks_wanted(changed, 1))
 
 
-class OneByOne:
-    """Serve the open pair that is most likely to be settled, with one more trial a question where possible."""
+class Silent:
+    """A policy of one's own that does not say that it serves open comparisons alone."""
 
-    def allocate(self, view: View) -> IntArray:
-        plan = np.zeros_like(view.issued)
-        if len(view.open_pairs):
-            pair = view.open_pairs[np.argmax(view.power)]
-            for model in pair[pair < len(plan)]:
-                plan[model, : view.sizes[model]] = 1
-        return plan
+    allocate = staticmethod(UnresolvedPairs().allocate)
 
 
-class OneByOneOnly(OneByOne):
-    """The same policy, declaring that it serves only open comparisons."""
-
+class Declared(Silent):
     only_open = True
 
 
-@pytest.mark.slow
 def test_a_custom_policy_releases_models_only_if_it_declares_only_open() -> None:
-    silent, declared = (looks_wanted(plan_of(policy=policy), 1) for policy in (OneByOne(), OneByOneOnly()))
+    silent, declared = (looks_wanted(plan_of(policy=policy), 1) for policy in (Silent(), Declared()))
     assert all(mask.all() for mask in silent), "who does not say so may ask anybody"
     assert not declared[-1].all(), "and who does is believed, as a built-in is"
 
 
 HELD = Pace(lookahead=1, dedicated_servers=True)
-
-
-def rests_of(plan: Plan, seed: int) -> list[np.ndarray]:
-    """The models that rest after each look; the look asks nothing of them."""
-    controller, rng, rests = Controller(plan), np.random.default_rng(seed), list[np.ndarray]()
-    waiting = controller.ask(10**6)
-    while controller.finished is None:
-        ask = waiting.pop(0)
-        right = int(rng.random() < SKILLS[ask.model])
-        if controller.tell([Outcome(ask.model, ask.question, ask.trial, right, seconds=1.0)]):
-            assert controller.last_look is not None
-            rests.append(~controller.last_look.in_open_pairs())
-            fresh = controller.ask(10**6)
-            assert not {ask.model for ask in fresh} & set(np.flatnonzero(rests[-1]).tolist())
-            waiting += fresh
-    return rests
-
-
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_models_without_open_comparisons_rest_when_servers_are_held(seed: int) -> None:
-    rests = rests_of(plan_of(pace=HELD), seed)
-    assert any(0 < resting.sum() < len(SKILLS) for resting in rests), "some rest while others go on"
 
 
 @pytest.mark.parametrize("pace", [*PACES, HELD, Pace(share=0.7, opening=6)], ids=str)
@@ -151,7 +120,7 @@ THREE_AHEAD = Pace(lookahead=3, dedicated_servers=True)
 
 
 def controller(worst_cost: Sequence[Cost] = (), **choices: object) -> Controller:
-    bench = Bench(len(FOUR_SKILLS), OF_EIGHT, np.array([0.0, 1.0]), worst_cost=worst_cost)
+    bench = Bench(len(FOUR_SKILLS), OF_EIGHT, BINARY, worst_cost=worst_cost)
     return Controller(Plan(bench, pace=THREE_AHEAD, trials=Trials(min=4, max=60), **choices))  # type: ignore[arg-type]
 
 
@@ -193,6 +162,7 @@ def test_a_model_in_no_open_comparison_is_paused_and_its_late_answers_are_kept()
         waiting += run.ask(10**6)
     (model, *_) = [model for model in range(len(FOUR_SKILLS)) if run.is_paused(model)]
     assert run.finished is None and run.ask(10**6, model) == []
+    assert run.last_look is not None and [*map(run.is_paused, range(4))] == (~run.last_look.in_open_pairs()).tolist()
     late, before = [ask for ask in waiting if ask.model == model], run.trials[model]
     assert late and not run.tell(map(answer, late)), "no look waits for them"
     assert run.trials[model] == before and run.parked[model].sum() >= len(late)
@@ -220,7 +190,7 @@ def test_a_cap_on_trials_is_left_to_the_comparisons_that_looks_leave_open() -> N
     for seed in range(6):
         rng, budget = np.random.default_rng(seed), Budget(trials=1000)
         right = np.clip(np.linspace(0.3, 0.7, 4)[:, None] + rng.normal(0.0, 0.1, 12), 0.02, 0.98)
-        chances, bench = np.stack([1.0 - right, right], axis=-1), Bench(4, 12, np.array([0.0, 1.0]))
+        chances, bench = np.stack([1.0 - right, right], axis=-1), Bench(4, 12, BINARY)
         for pace in called:
             tape = Tape.from_chances(chances, bench.weights, np.random.default_rng(seed))
             run = drive(Controller(Plan(bench, pace=pace, trials=trials, budget=budget)), tape)
@@ -255,7 +225,7 @@ def test_what_is_needed_again_comes_back_however_little_a_cap_has_left() -> None
     for seed in range(40):
         rng = np.random.default_rng(seed)
         models, worst = int(rng.integers(3, 7)), Cost(int(rng.integers(50, 300)), 0.0, 0.0)
-        bench = Bench(models, 6, np.array([0.0, 1.0]), worst_cost=(worst,) * models)
+        bench = Bench(models, 6, BINARY, worst_cost=(worst,) * models)
         budget = Budget(tokens=int(models * 6 * worst.tokens * rng.uniform(8, 40)))
         run = Controller(Plan(bench, pace=THREE_AHEAD, trials=Trials(min=4, max=60), budget=budget))
         right, flying = rng.uniform(0.2, 0.8, models), list[Ask]()
@@ -271,7 +241,7 @@ def test_what_is_needed_again_comes_back_however_little_a_cap_has_left() -> None
 def test_nothing_is_asked_for_once_all_is_decided_whatever_the_caps() -> None:
     """What was asked ahead and is no longer needed is not waited for."""
     worst = (Cost(100, 0.0, 0.0),) * 2
-    bench = Bench(2, OF_EIGHT, np.array([0.0, 1.0]), worst_cost=worst)
+    bench = Bench(2, OF_EIGHT, BINARY, worst_cost=worst)
     plan = Plan(bench, pace=Pace(lookahead=12, dedicated_servers=True), trials=Trials(min=4, max=60))
     decided = set[int]()
     for budget in (Budget(), Budget(tokens=30_000)):
@@ -297,9 +267,7 @@ def test_the_overrun_of_models_that_were_waited_for_enters_scores_and_calls_stan
     rows, old = ({row.model: row for row in result.models} for result in (after, before))
     assert rows[waited].sigma < old[waited].sigma
     assert all(rows[model] == old[model] for model in rows if model != waited and rows[model].rank == old[model].rank)
-    then, now = (
-        {(p.verdict.first, p.verdict.second): p.called for p in result.comparisons} for result in (before, after)
-    )
+    then, now = ({p.verdict[:2]: p.called for p in result.comparisons} for result in (before, after))
     assert all(then[pair] == now[pair] for pair in then.keys() & now.keys())
     assert run.last_look is not None
     called = run.last_look.memory.call.reshape(-1)
@@ -313,23 +281,28 @@ def test_the_overrun_of_models_that_were_waited_for_enters_scores_and_calls_stan
     assert not any(pair.verdict.verdict is Verdict.OPEN for pair in after.comparisons), "nothing more is asked"
 
 
-@pytest.mark.parametrize("seed", [1, 9, 41])
-def test_why_a_run_ended_is_told_of_the_look_with_its_overrun(seed: int) -> None:
-    """Ungraded answers blocked a pair; with the trials that came later it is out of reach, whatever their grades."""
-    rng, skills = np.random.default_rng(seed), np.array([0.79, 0.83, 0.80])
-    right = rng.random((3, OF_EIGHT, 90)) < skills[:, None, None]
-    is_ungraded = rng.random(right.shape) < 0.03
-    is_ungraded[:2] = False
+def ended_with_answers_in_flight(plan: Plan, grades: NDArray[np.integer]) -> Controller:
+    """A run of three models with 40 slots to its end, and what was in flight; a negative number is no grade."""
 
     def outcome(ask: Ask) -> Outcome:
-        return Outcome(*ask[:3], None if is_ungraded[ask[:3]] else int(right[ask[:3]]), seconds=1.0)
+        return Outcome(*ask[:3], None if grades[ask[:3]] < 0 else int(grades[ask[:3]]), seconds=1.0)
 
-    run = Controller(Plan(Bench(3, OF_EIGHT, np.array([0.0, 1.0])), pace=THREE_AHEAD, trials=Trials(min=4, max=30)))
-    flying: list[Ask] = []
+    run, flying = Controller(replace(plan, pace=THREE_AHEAD)), list[Ask]()
     while run.finished is None:
         flying += run.ask(40)
         run.tell([outcome(flying.pop(0))])
     run.tell(map(outcome, flying))
+    return run
+
+
+@pytest.mark.parametrize("seed", [1, 9, 41])
+def test_why_a_run_ended_is_told_of_the_look_with_its_overrun(seed: int) -> None:
+    """Ungraded answers blocked a pair; with the trials that came later it is out of reach, whatever their grades."""
+    rng, skills = np.random.default_rng(seed), np.array([0.79, 0.83, 0.80])
+    grades = (rng.random((3, OF_EIGHT, 90)) < skills[:, None, None]).astype(int)
+    is_ungraded = rng.random(grades.shape) < 0.03
+    grades[2][is_ungraded[2]] = -1
+    run = ended_with_answers_in_flight(Plan(Bench(3, OF_EIGHT, BINARY), trials=Trials(min=4, max=30)), grades)
     assert run.finished is Reason.BLOCKED
     run.count_overrun(range(3))
     result = result_of(run)
@@ -340,15 +313,8 @@ def test_why_a_run_ended_is_told_of_the_look_with_its_overrun(seed: int) -> None
 def close_models(seed: int) -> Controller:
     """An ended run of three models that hardly differ, all of whose answers have come."""
     right = np.random.default_rng(seed).random((3, OF_EIGHT, 150)) < np.array([0.6, 0.59, 0.55])[:, None, None]
-    bench = Bench(3, OF_EIGHT, np.array([0.0, 1.0]))
-    run = Controller(Plan(bench, pace=THREE_AHEAD, trials=Trials(min=4, max=60), judging=Judging(delta=0.1)))
-    flying: list[Ask] = []
-    while run.finished is None:
-        flying += run.ask(40)
-        ask = flying.pop(0)
-        run.tell([Outcome(*ask[:3], int(right[ask[:3]]), seconds=1.0)])
-    run.tell([Outcome(*ask[:3], int(right[ask[:3]]), seconds=1.0) for ask in flying])
-    return run
+    bench, judging = Bench(3, OF_EIGHT, BINARY), Judging(delta=0.1)
+    return ended_with_answers_in_flight(Plan(bench, trials=Trials(min=4, max=60), judging=judging), right.astype(int))
 
 
 @pytest.mark.parametrize("seed", [5, 10])

@@ -40,15 +40,12 @@ class TestFill:
     def test_examples(self, template: str, text: str) -> None:
         assert fill(template, {"prompt": "P"}) == text
 
-    @given(st.text(), st.text(), st.text())
-    def test_a_value_goes_in_as_it_is(self, before: str, value: str, after: str) -> None:
-        before, after = before.replace("{", "(").replace("}", ")"), after.replace("{", "(").replace("}", ")")
-        assert fill(f"{before}{{prompt}}{after}", {"prompt": value}) == f"{before}{value}{after}"
-
-    @given(st.dictionaries(names, st.text(), min_size=1), st.text(alphabet="{}ab ", max_size=20))
-    def test_values_are_never_filled_in_themselves(self, values: dict[str, str], value: str) -> None:
-        name = next(iter(values))
-        assert fill(f"{{{name}}}", {**values, name: value}) == value
+    @given(st.dictionaries(names, st.text(), min_size=1), st.text() | st.text(alphabet="{}ab "), st.text(), st.text())
+    def test_a_value_goes_in_as_it_is_and_is_never_filled_in_itself(
+        self, values: dict[str, str], value: str, before: str, after: str
+    ) -> None:
+        name, before, after = next(iter(values)), before.replace("{", "("), after.replace("{", "(")
+        assert fill(f"{before}{{{name}}}{after}", {**values, name: value}) == f"{before}{value}{after}"
 
 
 class TestProblems:
@@ -96,6 +93,4 @@ class TestRender:
 
     def test_metadata_fields(self) -> None:
         config = PromptConfig(template="{prompt} ({year}, {prize}, {cluster}, {id})")
-        messages = render(config, QUESTION).messages
-        assert messages is not None
-        assert messages[-1].content.endswith("(2025, , set, q1)")
+        assert "(2025, , set, q1)" in str(render(config, QUESTION).messages)

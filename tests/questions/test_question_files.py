@@ -104,20 +104,14 @@ class TestJsonl:
         path.write_bytes(b'[{"prompt": "\xff", "answer": "1"}]')
         assert refusal(path).endswith("is not UTF-8 (byte 14); save the file as UTF-8")
 
-    def test_many_problems_are_counted_not_listed(self, tmp_path: Path) -> None:
-        lines = refusal(jsonl(tmp_path, *["{" + " " * spaces for spaces in range(100)])).splitlines()
-        assert lines[0].endswith("100 problems")
-        assert lines[-1] == "  and 60 more"
-        assert len(lines) == 42
-
-    def test_one_wrong_field_is_reported_once_with_a_count(self, tmp_path: Path) -> None:
-        message = refusal(
-            jsonl(tmp_path, *[{"prompt": str(n), "answer": "1"} for n in range(50)]), fields={"prompt": "q"}
-        )
-        assert message.splitlines()[1:] == [
-            "  no row has a field 'q'; the fields are prompt, answer: set questions.fields.prompt, or add the field"
+    def test_many_problems_are_counted_and_one_wrong_field_is_reported_once(self, tmp_path: Path) -> None:
+        first, *others = refusal(jsonl(tmp_path, *["{" + " " * spaces for spaces in range(100)])).splitlines()
+        assert first.endswith("100 problems") and len(others) == 41 and others[-1] == "  and 60 more"
+        rows = [{"prompt": str(n), "answer": "1"} for n in range(50)]
+        assert refusal(jsonl(tmp_path, *rows), fields={"prompt": "q"}).splitlines() == [
+            f"{tmp_path / 'questions.jsonl'}: 1 problem",
+            "  no row has a field 'q'; the fields are prompt, answer: set questions.fields.prompt, or add the field",
         ]
-        assert message.startswith(f"{tmp_path / 'questions.jsonl'}: 1 problem\n")
 
     def test_an_unreadable_file_is_a_configuration_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = jsonl(tmp_path, {"prompt": "?", "answer": "1"})
@@ -135,25 +129,6 @@ class TestJsonl:
         path = tmp_path / name
         path.write_text(json.dumps([{"prompt": "a?", "answer": "1"}, {"prompt": "b?", "answer": 2}], indent=indent))
         assert [(question.prompt, question.answer) for question in load(path)] == [("a?", "1"), ("b?", "2")]
-
-    @pytest.mark.parametrize(
-        ("text", "problem"),
-        [
-            ('[{"prompt": "a?", "answer": "1"}, 5]', "entry 2: is a number, not an object"),
-            ('[{"prompt": "a?"}]', "entry 1: has no field 'answer'"),
-            ('[\n{"prompt": "a?"\n', "is not JSON at line .*; write an array of objects, or one object per line"),
-            ('[1]\n{"prompt": "a?", "answer": "1"}', "is not JSON at .* .extra data.; write an array of objects, or"),
-            ("[]", "there are no questions"),
-            ("", "there are no questions"),
-            ("[" * 100_000, "nested too deeply"),
-            ('[{"prompt": "a?", "answer": "1", "prompt": "b?"}]', "has an object with the key 'prompt' twice"),
-            ('{"prompt": "a?", "answer": "1"}\n{"prompt": "b", "answer": 1, "answer": 2}', "line 2: .*'answer' twice"),
-        ],
-    )
-    def test_an_array_with_mistakes_says_where(self, tmp_path: Path, text: str, problem: str) -> None:
-        path = tmp_path / "q.json"
-        path.write_text(text)
-        assert re.search(problem, refusal(path))
 
     @settings(max_examples=examples(60))
     @given(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=5, unique_by=str.strip))
@@ -199,16 +174,15 @@ class TestFields:
         fields = {"prompt": "a", "answer": "b", "choices": names}
         assert load(jsonl(tmp_path, self.ROW), fields=fields)[0].choices == choices
 
-    def test_choices_that_are_no_list_are_an_error(self, tmp_path: Path) -> None:
-        message = refusal(jsonl(tmp_path, self.ROW), fields={"prompt": "a", "answer": "b", "choices": "passage"})
-        assert "line 1: the choices are not a list, but 'p1'" in message
-        deep = {**self.ROW, "passage": "[" * 50_000 + "]" * 50_000}
-        message = refusal(jsonl(tmp_path, deep), fields={"prompt": "a", "answer": "b", "choices": "passage"})
-        assert "line 1: the choices are not a list, but '[[[" in message
+    def test_choices_that_are_no_list_are_an_error_and_a_list_in_them_is_found_by_a_dotted_name(
+        self, tmp_path: Path
+    ) -> None:
+        fields = {"prompt": "a", "answer": "b", "choices": "passage"}
+        for value, shown in (("p1", "'p1'"), ("[" * 50_000 + "]" * 50_000, "'[[[")):
+            message = refusal(jsonl(tmp_path, {**self.ROW, "passage": value}), fields=fields)
+            assert f"line 1: the choices are not a list, but {shown}" in message
         many = {"prompt": "?", "answer": "A", "choices": [str(n) for n in range(27)]}
         assert "has 27 choices, but there are 26 letters" in refusal(jsonl(tmp_path, many))
-
-    def test_choices_beside_their_labels_are_found_by_a_dotted_name(self, tmp_path: Path) -> None:
         row = {"prompt": "?", "answer": "B", "choices": {"label": "AB", "text": ["x", "y"]}}
         message = refusal(jsonl(tmp_path, row))
         assert "but a mapping of label, text; name the list in it, as questions.fields.choices: choices.text" in message
@@ -266,25 +240,6 @@ class TestCsv:
         assert [(q.prompt, q.answer) for q in load(path)] == [('a "b",\r\nc', "1"), ("d", "002")]
         assert len(load(self.write(tmp_path, f'prompt,answer\n"{"x" * 300_000}",1\n'))[0].prompt) == 300_000
 
-    def test_lines_are_counted_as_an_editor_does(self, tmp_path: Path) -> None:
-        path = self.write(tmp_path, 'prompt,answer\n"two\nlines",1\nthree,fields,here\n"",1\n')
-        message = refusal(path)
-        assert "line 4: has 3 values, but the header has 2" in message
-        assert "line 5: the prompt is empty" in message
-
-    @pytest.mark.parametrize(
-        ("text", "problem"),
-        [
-            ("prompt,prompt\n1,2\n", "line 1: needs a header"),
-            ("", "is empty, but must have a header"),
-            ("prompt;answer\nWhat?;4\n", "must separate columns by commas, but has semicolons"),
-            ("prompt\tanswer\nWhat?\t4\n", "must separate columns by commas, but has tabs"),
-            ("prompt,answer\rWhat?,4\r", "line 1: has a carriage return that ends no line; save the file"),
-        ],
-    )
-    def test_what_is_no_table_is_told(self, tmp_path: Path, text: str, problem: str) -> None:
-        assert problem in refusal(self.write(tmp_path, text))
-
 
 class TestParquet:
     def test_rows(self, tmp_path: Path) -> None:
@@ -292,8 +247,38 @@ class TestParquet:
         table = pyarrow.table({"prompt": ["a?", "b?"], "answer": [1, 20], "choices": [["x"], ["y", "z"]]})
         pyarrow.parquet.write_table(table, path)
         assert [(q.answer, q.choices) for q in load(path)] == [("1", ("x",)), ("20", ("y", "z"))]
-        path.write_bytes(b"PAR1 not really")
-        assert "is not a Parquet file" in refusal(path)
+
+
+ROW, LINES = '{"prompt": "a?", "answer": "1"}', 'prompt,answer\n"two\nlines",1\nthree,fields,here\n"",1\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("q.json", f"[{ROW}, 5]", "entry 2: is a number, not an object"),
+        ("q.json", '[{"prompt": "a?"}]', "entry 1: has no field 'answer'"),
+        ("q.json", '[\n{"prompt": "a?"\n', "is not JSON at line .*; write an array of objects, or one object per line"),
+        ("q.json", f"[1]\n{ROW}", "is not JSON at .* .extra data.; write an array of objects, or"),
+        ("q.json", "[]", "there are no questions"),
+        ("q.json", "", "there are no questions"),
+        ("q.json", "[" * 100_000, "nested too deeply"),
+        ("q.json", '[{"prompt": "a?", "answer": "1", "prompt": "b?"}]', "has an object with the key 'prompt' twice"),
+        ("q.json", f'{ROW}\n{{"prompt": "b", "answer": 1, "answer": 2}}', "line 2: .*'answer' twice"),
+        ("q.csv", "prompt,prompt\n1,2\n", "line 1: needs a header"),
+        ("q.csv", "", "is empty, but must have a header"),
+        ("q.csv", "prompt;answer\nWhat?;4\n", "must separate columns by commas, but has semicolons"),
+        ("q.csv", "prompt\tanswer\nWhat?\t4\n", "must separate columns by commas, but has tabs"),
+        ("q.csv", "prompt,answer\rWhat?,4\r", "line 1: has a carriage return that ends no line; save the file"),
+        ("q.csv", LINES, "line 4: has 3 values, but the header has 2"),
+        ("q.csv", LINES, "line 5: the prompt is empty"),
+        ("q.parquet", "PAR1 not really", "is not a Parquet file"),
+    ],
+)
+def test_a_file_with_mistakes_says_where(tmp_path: Path, name: str, text: str, problem: str) -> None:
+    """Lines are counted as an editor does."""
+    path = tmp_path / name
+    path.write_bytes(text.encode())
+    assert re.search(problem, refusal(path))
 
 
 class TestDataset:

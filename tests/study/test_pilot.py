@@ -31,7 +31,6 @@ from adaptive_eval.core import Cost
 from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.notes import BatchEnded, BatchTaken, Event, ServerLaunched
 from adaptive_eval.simulate.worlds import BINARY
-from adaptive_eval.study import pilot
 from adaptive_eval.study.forecast import make_forecast
 from adaptive_eval.study.pilot import (
     MeasuredUsage,
@@ -54,12 +53,19 @@ def prepared(tmp_path: Path) -> PreparedRun:
     return prepared_from(write_config(tmp_path))
 
 
-def store_pilot(prepared: PreparedRun, directory: Path) -> Path:
-    return store_records(directory, prepared.header, [outcome_of(prepared, *trial) for trial in FEW], elapsed=7.0)
+@pytest.fixture
+def directory(tmp_path: Path, prepared: PreparedRun) -> Path:
+    """A pilot of the few."""
+    trials = [outcome_of(prepared, *trial) for trial in FEW]
+    return store_records(tmp_path / "run", prepared.header, trials, elapsed=7.0)
 
 
-def test_pilot_trials_are_matched_by_model_name_and_question_id(tmp_path: Path, prepared: PreparedRun) -> None:
-    directory = store_pilot(prepared, tmp_path / "run")
+@pytest.fixture
+def pilot(directory: Path, prepared: PreparedRun) -> Pilot:
+    return read_pilot(directory, prepared)
+
+
+def test_pilot_trials_are_matched_by_model_name_and_question_id(tmp_path: Path, directory: Path) -> None:
     turned = prepared_from(write_config(tmp_path, "turned", MODELS[::-1]))
     pilot = read_pilot(directory, turned)
     assert pilot.outcomes.shape == (3, len(QUESTIONS), 6) and (pilot.outcomes >= 0).sum() == len(FEW)
@@ -68,8 +74,7 @@ def test_pilot_trials_are_matched_by_model_name_and_question_id(tmp_path: Path, 
     assert pilot.elapsed == 7.0 and pilot.header.name == "small"
 
 
-def test_missing_and_differing_parts_of_a_pilot_are_reported(tmp_path: Path, prepared: PreparedRun) -> None:
-    directory = store_pilot(prepared, tmp_path / "run")
+def test_missing_and_differing_parts_of_a_pilot_are_reported(tmp_path: Path, directory: Path) -> None:
     other = prepared_from(write_config(tmp_path, "other"), "sampling.temperature=0.9")
     absent_model, absent_questions, asked = read_pilot(directory, other).remarks
     assert absent_model == "1 of 3 models have no graded answers (bob): drawn as the others vary"
@@ -77,8 +82,7 @@ def test_missing_and_differing_parts_of_a_pilot_are_reported(tmp_path: Path, pre
     assert "models.ada.sampling.temperature: 0.6 → 0.9" in asked
 
 
-def test_questions_of_another_benchmark_are_refused(tmp_path: Path, prepared: PreparedRun) -> None:
-    directory = store_pilot(prepared, tmp_path / "run")
+def test_questions_of_another_benchmark_are_refused(tmp_path: Path, directory: Path) -> None:
     (tmp_path / "questions.jsonl").write_text('{"id": "z1", "prompt": "?", "answer": "1"}\n')
     with pytest.raises(ConfigError, match=r"has no question of the configuration, but q0, q3, q7"):
         read_pilot(directory, prepared_from(tmp_path / "small.yaml"))
@@ -87,15 +91,9 @@ def test_questions_of_another_benchmark_are_refused(tmp_path: Path, prepared: Pr
 # -- usage ----------------------------------------------------------------------------------------------------------
 
 
-def pilot_of(tmp_path: Path, prepared: PreparedRun) -> Pilot:
-    return read_pilot(store_pilot(prepared, tmp_path / "run"), prepared)
-
-
-def test_usage_means_are_by_category_with_other_models_as_fallback(tmp_path: Path, prepared: PreparedRun) -> None:
+def test_usage_means_are_by_category_with_other_models_as_fallback(pilot: Pilot, prepared: PreparedRun) -> None:
     models = prepared.config.models
-    usage, own_tokens, own_seconds = merge_usage(
-        pilot_of(tmp_path, prepared).measured, guess(models, prepared.prompts, BINARY)
-    )
+    usage, own_tokens, own_seconds = merge_usage(pilot.measured, guess(models, prepared.prompts, BINARY))
     assert own_tokens.tolist() == own_seconds.tolist() == [True, False, True]
     assert usage.completion_tokens[0].tolist() == [WRONG_TOKENS, RIGHT_TOKENS]
     assert usage.completion_tokens[1].tolist() == [WRONG_TOKENS, RIGHT_TOKENS], "the pilot's other models"
@@ -108,21 +106,21 @@ def test_usage_means_are_by_category_with_other_models_as_fallback(tmp_path: Pat
     assert wrong == Cost(1000, pytest.approx((100 * 1 + 900 * 4) / 1e6), pytest.approx(2 * LATENCY * gpu))
 
 
-def test_tokens_from_a_cache_have_their_own_price_in_a_forecast(tmp_path: Path, prepared: PreparedRun) -> None:
+def test_tokens_from_a_cache_have_their_own_price_in_a_forecast(pilot: Pilot, prepared: PreparedRun) -> None:
     price = Price(input=1, cached_input=0.25, output=4)
     models = [model.model_copy(update={"price": price}) for model in prepared.config.models]
     guessed = guess(models, prepared.prompts, BINARY)
     assert cost_table(models, guessed) == cost_table(prepared.config.models, guessed)
-    usage, *_ = merge_usage(pilot_of(tmp_path, prepared).measured, guessed)
+    usage, *_ = merge_usage(pilot.measured, guessed)
     saved = CACHED_TOKENS * (1 - 0.25) / 1e6
     assert cost_table(models, usage)[0][1].usd == pytest.approx((100 * 1 + 400 * 4) / 1e6 - saved)
     assert cost_table(models, usage)[1][1].usd == pytest.approx((100 * 1 + 400 * 4) / 1e6 - saved), "as the others"
 
 
-def test_a_command_is_forecast_to_cost_what_it_has_reported(tmp_path: Path, prepared: PreparedRun) -> None:
+def test_a_command_is_forecast_to_cost_what_it_has_reported(pilot: Pilot, prepared: PreparedRun) -> None:
     changes = {"price": None, "gpus": None, "command": ("./agent",)}
     models = [model.model_copy(update=changes) for model in prepared.config.models]
-    usage, *_ = merge_usage(pilot_of(tmp_path, prepared).measured, guess(models, prepared.prompts, BINARY))
+    usage, *_ = merge_usage(pilot.measured, guess(models, prepared.prompts, BINARY))
     wrong, right = cost_table(models, usage)[0]
     assert right == Cost(500, pytest.approx(0.0017), 0.0)
     assert wrong == Cost(1000, pytest.approx(0.0037), 0.0)
@@ -138,7 +136,7 @@ def test_nothing_is_known_without_a_pilot_and_without_a_limit(tmp_path: Path) ->
     assert cost_table(prepared.config.models, usage)[0][0] == Cost(round(prompt), pytest.approx(prompt / 1e6), 0.0)
 
 
-def test_the_spread_of_seconds_is_measured_within_categories(tmp_path: Path, prepared: PreparedRun) -> None:
+def test_the_spread_of_seconds_is_measured_within_categories() -> None:
     """Two log-normals with medians far apart, and sigma 0.3 each."""
     rng = np.random.default_rng(0)
     category = rng.integers(0, 2, 20_000)
@@ -171,11 +169,8 @@ EVENTS: tuple[Event, ...] = (
 )
 
 
-def test_only_submitted_and_answered_batches_have_a_duration() -> None:
+def test_observed_times_of_submitted_and_answered_batches_take_precedence_over_a_guess() -> None:
     assert measured_batch_seconds(EVENTS) == {"a": [600.0, 1200.0]}
-
-
-def test_observed_batch_times_take_precedence_over_a_guess() -> None:
     asked = models("batch: openai", "batch: anthropic", "")
     seconds, notes = batch_seconds(asked, {"a": [600.0, 1200.0], "z": [6000.0]})
     assert seconds[:2].tolist() == pytest.approx([900.0, 1200.0]) and np.isnan(seconds[2])
@@ -191,7 +186,7 @@ def test_observed_batch_times_take_precedence_over_a_guess() -> None:
 @pytest.mark.slow
 def test_a_plan_waits_for_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch takes a day, everything else minutes."""
-    monkeypatch.setattr(pilot, "GUESSED_BATCH_SECONDS", 24 * 3600.0)
+    monkeypatch.setattr("adaptive_eval.study.pilot.GUESSED_BATCH_SECONDS", 24 * 3600.0)
     servers = [{"name": name, "launch": {"command": "serve --port {port}"}, "gpus": 1} for name in MODELS[:2]]
     batched = {"name": MODELS[2], "base_url": "http://127.0.0.1:9/v1", "batch": "openai"}
     path = write_config(tmp_path)

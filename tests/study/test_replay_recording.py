@@ -52,16 +52,14 @@ def test_booleans_are_read(tmp_path: Path) -> None:
 def test_shares_of_a_recording_are_its_true_scores_in_descending_order(tmp_path: Path) -> None:
     source = source_of_recording(read_recording(saved(tmp_path, R=R)), "record", np.array([0.0, 1.0, 0.5]))
     assert source.truth == pytest.approx([(0.5 + 1.0) / 2, (0.5 + 1 / 3) / 2])
+    message = r"record has trials of category 2, but the rubric has the categories 0 to 1"
+    with pytest.raises(ConfigError, match=message):
+        source_of_recording(read_recording(saved(tmp_path, R=R)), "record", np.array([0.0, 1.0]))
     better = np.array([[[1, 1]], [[0, 1]], [[1, 1]]])
     top = source_of_recording(read_recording(saved(tmp_path, R=1 - better)), "record", np.array([0.0, 1.0])).best(2)
     assert top.models == ("model-02", "model-01")
     assert top.recorded is not None and top.recorded.tolist() == [[2], [2]]
     assert top.outcomes is not None and top.outcomes[0, 0].tolist() == [1, 0]
-
-
-def test_categories_without_a_weight_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"record has trials of category 2, but the rubric has the categories 0 to 1"):
-        source_of_recording(read_recording(saved(tmp_path, R=R)), "record", np.array([0.0, 1.0]))
 
 
 WRONG = {

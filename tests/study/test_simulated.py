@@ -213,6 +213,9 @@ def test_the_smallest_gap_is_where_the_chance_of_a_call_reaches_four_in_five() -
     called = (rng.random(4000) < np.clip(gaps / 0.05, 0.0, 1.0)).astype(float)
     assert smallest_gap(gaps, called) == pytest.approx(0.04, abs=0.004)
     assert smallest_gap(gaps, np.zeros(4000)) is None
+    broke = plan(budget=Budget(trials=9))
+    run = simulate_run(broke, level(0.5, 0.5), served(2), (0,))
+    assert smallest_differences([run], broke, [level(0.5, 0.5)]).gap is None, "without a look there is none"
 
 
 def test_the_smallest_delta_certifies_equals_in_four_of_five_runs() -> None:
@@ -250,12 +253,6 @@ def test_exact_ties_are_called_no_more_often_than_promised(policy: Policy, runs:
     ended = [simulate_run(asked, chances, served(2), (1, world), timed=False) for world in range(runs)]
     called = np.mean([run.comparisons[0].verdict is Verdict.RESOLVED for run in ended])
     assert called <= binom.ppf(0.999, runs, 0.10) / runs
-
-
-def test_a_run_without_a_look_has_no_limits() -> None:
-    broke = plan(budget=Budget(trials=9))
-    run = simulate_run(broke, level(0.5, 0.5), served(2), (0,))
-    assert smallest_differences([run], broke, [level(0.5, 0.5)]).gap is None
 
 
 MODELS, MOST, SEED = 3, 24, 7
@@ -329,13 +326,9 @@ def test_a_run_that_calls_more_than_the_fixed_design_is_compared_with_all_of_it(
     fixed = fixed_with_as_many(run_plan, equal, [all_called], served(MODELS), SEED, 0.95)
     assert fixed is not None and fixed.number is None
     assert fixed.cost == run.trials / (MODELS * QUESTIONS * MOST)
-
-
-def test_only_neighbour_comparisons_have_an_equivalent_fixed_design() -> None:
-    run_plan = replace(ranking(), objective=Best())
-    assert fixed_with_as_many(run_plan, WORLDS, runs_of(run_plan, WORLDS[:1]), served(MODELS), SEED, 0.95) is None
-    large = replace(ranking(), trials=Trials(min=4, max=10**6))
-    assert fixed_with_as_many(large, WORLDS, runs_of(ranking(), WORLDS[:1]), served(MODELS), SEED, 0.95) is None
+    best, large = replace(ranking(), objective=Best()), replace(ranking(), trials=Trials(min=4, max=10**6))
+    for other in (best, large):  # only neighbours are compared, and not for ever
+        assert fixed_with_as_many(other, equal, [all_called], served(MODELS), SEED, 0.95) is None
 
 
 @pytest.mark.parametrize("prior", ["self", "uniform"])
@@ -444,16 +437,12 @@ def test_the_fixed_design_takes_the_time_of_its_simulation(slots: int) -> None:
 def test_models_in_turn_are_served_one_after_the_other_by_the_fixed_design_too() -> None:
     alone = scenario()
     turned = replace(alone, served=served(2)._replace(in_turn=[ServingGroup((0, 1), ("gpu0",))], swap_seconds=60.0))
+    nothing = np.full((2, 2), np.nan)
+    unknown = scenario(served=served(2)._replace(usage=AnswerUsage(nothing, nothing, nothing, np.zeros(2))))
+    begun = scenario(served=served(2, recorded=np.zeros((2, QUESTIONS, 1), dtype=np.int8)))
+    assert fixed_seconds(unknown, np.ones((2, 2))) is fixed_seconds(begun, np.ones((2, 2))) is None
     counts = 12 * level(0.5, 0.5).sum(axis=1)
     seconds = fixed_seconds(alone, counts)
     assert (
         seconds == pytest.approx(12 * QUESTIONS * 10.0 / 3) and fixed_seconds(turned, counts) == 2 * seconds + 2 * 60.0
     )
-
-
-def test_unknown_times_are_not_compared() -> None:
-    nothing = np.full((2, 2), np.nan)
-    unknown = scenario(served=served(2)._replace(usage=AnswerUsage(nothing, nothing, nothing, np.zeros(2))))
-    assert fixed_seconds(unknown, np.ones((2, 2))) is None
-    begun = scenario(served=served(2, recorded=np.zeros((2, QUESTIONS, 1), dtype=np.int8)))
-    assert fixed_seconds(begun, np.ones((2, 2))) is None

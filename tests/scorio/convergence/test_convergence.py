@@ -188,33 +188,6 @@ def test_the_worst_replicate_is_the_first_of_the_slowest(gold: list[int] | None)
     assert result.worst.ranks.tolist() == rankings(resampled(R, draws_of(4, 30, 1)[slowest]), average())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"R": R[:1]}, r"R must have at least 2 models and 2 trials, .* got \(1, 5, 8\)"),
-        ({"R": R[:, :, :1]}, r"at least 2 models and 2 trials, .* got \(4, 5, 1\)"),
-        ({"R": R[0]}, "R must have 3 axes"),
-        ({"R": LEVELS}, "w is omitted"),
-        ({"R": R, "gold": [1, 2, 3]}, r"gold must hold one rank for each of the 4 models of R, got shape \(3,\)"),
-        (
-            {"R": R, "metric": Metric.of(scorio.eval.pass_at_k, k=8)},
-            "k must be below the 8 trials of R, .* got 8",
-        ),
-    ],
-)
-def test_an_impossible_study_is_refused(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Study.of(**arguments)
-
-
-def test_bad_arguments_of_the_bootstrap_are_named() -> None:
-    study, rng = Study.of(R), np.random.default_rng(0)
-    with pytest.raises(ValueError, match="resample must be 'columns' or 'rows', got 'cells'"):
-        convergence_at_n(study, 10, rng, "cells")
-    with pytest.raises(ValueError, match="replicates must be an integer >= 1, got 0"):
-        convergence_at_n(study, 0, rng)
-
-
 @pytest.mark.parametrize("resample", ["columns", "rows"])
 @pytest.mark.parametrize("k", [None, 2])
 def test_a_subset_converges_as_if_the_others_were_not_there(k: int | None, resample: str) -> None:
@@ -224,12 +197,6 @@ def test_a_subset_converges_as_if_the_others_were_not_there(k: int | None, resam
     for subset, result in zip(subsets, results, strict=True):
         alone = convergence_at_n(Study.of(R[subset], metric=metric), 40, np.random.default_rng(4), resample)
         assert result.at.tolist() == alone.at.tolist() and result.worst.ranks.tolist() == alone.worst.ranks.tolist()
-
-
-@pytest.mark.parametrize("subset", [[1], [1, 1], [0, 4], [-1, 0]])
-def test_a_subset_has_two_models_of_the_study(subset: list[int]) -> None:
-    with pytest.raises(ValueError, match="at least 2 of the 4 models"):
-        convergence_of_subsets(Study.of(R), [subset], 5, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("resample", ["columns", "rows"])
@@ -295,15 +262,34 @@ def test_independent_tensors_are_each_judged_by_scipy(gold: list[int], k: int | 
     assert curve.trials.tolist() == list(range(k or 1, 8))
 
 
+def of(function: Callable[..., Any], k: int) -> Metric:
+    return Metric.of(function, k=k)
+
+
+ONE, RANKS = SKILLED[np.newaxis], [1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize(
-    ("tensors", "metric", "gold", "message"),
+    ("call", "message"),
     [
-        (SKILLED, BAYES, [1, 2, 3, 4, 5], "R must have 4 axes"),
-        (SKILLED[np.newaxis, ..., :2], Metric.of(scorio.eval.pass_at_k, k=3), [1, 2, 3, 4, 5], "at least 3 trials"),
-        (SKILLED[np.newaxis], Metric.of(scorio.eval.max_at_k, k=3), [1, 2, 3, 4, 5], "mean over the questions"),
-        (SKILLED[np.newaxis], BAYES, [1, 1, 1, 1, 1], "tau is undefined"),
+        (lambda _: Study.of(R[:1]), r"R must have at least 2 models and 2 trials, .* got \(1, 5, 8\)"),
+        (lambda _: Study.of(R[:, :, :1]), r"at least 2 models and 2 trials, .* got \(4, 5, 1\)"),
+        (lambda _: Study.of(R[0]), "R must have 3 axes"),
+        (lambda _: Study.of(LEVELS), "w is omitted"),
+        (lambda _: Study.of(R, gold=[1, 2, 3]), r"one rank for each of the 4 models of R, got shape \(3,\)"),
+        (lambda _: Study.of(R, metric=of(scorio.eval.pass_at_k, 8)), "k must be below the 8 trials of R, .* got 8"),
+        (lambda rng: convergence_at_n(Study.of(R), 10, rng, "cells"), "'columns' or 'rows', got 'cells'"),
+        (lambda rng: convergence_at_n(Study.of(R), 0, rng), "replicates must be an integer >= 1, got 0"),
+        *(
+            (lambda rng, subset=subset: convergence_of_subsets(Study.of(R), [subset], 5, rng), "2 of the 4 models")
+            for subset in ([1], [1, 1], [0, 4], [-1, 0])
+        ),
+        (lambda _: tau_of_tensors(SKILLED, BAYES, RANKS), "R must have 4 axes"),
+        (lambda _: tau_of_tensors(ONE[..., :2], of(scorio.eval.pass_at_k, 3), RANKS), "at least 3 trials"),
+        (lambda _: tau_of_tensors(ONE, of(scorio.eval.max_at_k, 3), RANKS), "mean over the questions"),
+        (lambda _: tau_of_tensors(ONE, BAYES, [1] * 5), "tau is undefined"),
     ],
 )
-def test_what_independent_tensors_must_be(tensors: np.ndarray, metric: Metric, gold: list[int], message: str) -> None:
+def test_what_is_impossible_is_refused(call: Callable[[np.random.Generator], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        tau_of_tensors(tensors, metric, gold)
+        call(np.random.default_rng(0))

@@ -90,11 +90,6 @@ def test_the_best_reward_of_a_subset(k: int, w: list[str]) -> None:
     assert scorio_eval.max_at_k(outcomes, k, [float(x) for x in w]) == pytest.approx(float(expected), rel=1e-13)
 
 
-def test_max_at_k_of_a_binary_reward_is_pass_at_k() -> None:
-    for k in range(1, 7):
-        assert scorio_eval.max_at_k(OUTCOMES, k) == pytest.approx(scorio_eval.pass_at_k(OUTCOMES, k), rel=1e-14)
-
-
 def test_a_table_is_cut_into_blocks_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     successes, failures = np.arange(40), np.arange(40)[::-1] + 3
     in_one_block = bank_values((all_successes(3), area(3)), distinct(successes, failures))

@@ -236,38 +236,61 @@ def test_a_ragged_bank_is_as_deep_as_its_shallowest_question() -> None:
                 call(counts)
 
 
-@pytest.mark.parametrize("confidence", [0, 1, -0.1, 1.5, float("nan"), "0.5", None])
-def test_confidence_lies_between_zero_and_one(confidence: Any) -> None:
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [
+        *(("confidence", value) for value in (0, 1, -0.1, 1.5, float("nan"), "0.5", None)),
+        *(("bounds", value) for value in ((0.6, 0.5), (0.0, float("nan")), (0.0,), (0, 1, 2), 0.5, ("a", "b"))),
+    ],
+)
+def test_confidence_and_bounds_of_every_interval_are_checked(keyword: str, value: Any) -> None:
     for name in (name for name in binary(1) if name.endswith("_ci")):
         extra = () if name in ("bayes_ci", "avg_ci") else (2,)
         extra += {"g_pass_at_k_tau_ci": (0.5,), "threshold_spectrum_at_k_ci": ([0.5, 0.5],)}.get(name, ())
-        with pytest.raises(ValueError, match="confidence must"):
-            getattr(scorio_eval, name)(R, *extra, confidence=confidence)
+        with pytest.raises(ValueError, match=f"{keyword} must") as error:
+            getattr(scorio_eval, name)(R, *extra, **{keyword: value})
+        assert keyword == "confidence" or repr(value) in str(error.value)
 
 
-@pytest.mark.parametrize("bounds", [(0.6, 0.5), (0.0, float("nan")), (0.0,), (0, 1, 2), 0.5, ("a", "b")])
-def test_bounds_are_a_pair_in_order(bounds: Any) -> None:
-    for name in (name for name in binary(1) if name.endswith("_ci")):
-        extra = () if name in ("bayes_ci", "avg_ci") else (2,)
-        extra += {"g_pass_at_k_tau_ci": (0.5,), "threshold_spectrum_at_k_ci": ([0.5, 0.5],)}.get(name, ())
-        with pytest.raises(ValueError, match="bounds must") as error:
-            getattr(scorio_eval, name)(R, *extra, bounds=bounds)
-        assert repr(bounds) in str(error.value)
+TAU = "g_pass_at_k_tau g_pass_at_k_tau_ci"
+WITH_PRIOR = "pass_at_k_ci geom_at_k_ci geo_spectrum_star_at_k_ci"
+BLENDS = "geo_spectrum_at_k geo_spectrum_at_k_ci"
+SPECTRA = f"threshold_spectrum_at_k threshold_spectrum_at_k_ci {BLENDS}"
+GEOMETRIC = "geom_at_k geom_at_k_ci geom_ds_at_k geom_ds_at_k_ci"
 
 
-@pytest.mark.parametrize("tau", [-0.1, 1.1, float("nan"), "0.5", None])
-def test_tau_is_a_fraction(tau: Any) -> None:
-    for function in (scorio_eval.g_pass_at_k_tau, scorio_eval.g_pass_at_k_tau_ci):
-        with pytest.raises(ValueError, match="tau must"):
-            function(R, 2, tau)
-
-
-@pytest.mark.parametrize("name", ["alpha0", "beta0"])
-@pytest.mark.parametrize("value", [0, -1.0, float("inf"), float("nan"), "flat"])
-def test_the_prior_is_positive(name: str, value: Any) -> None:
-    for function in (scorio_eval.pass_at_k_ci, scorio_eval.geom_at_k_ci, scorio_eval.geo_spectrum_star_at_k_ci):
-        with pytest.raises(ValueError, match=f"{name} must"):
-            function(R, 2, **{name: value})
+@pytest.mark.parametrize(
+    ("names", "arguments", "message"),
+    [
+        *((TAU, {"tau": tau}, "tau must") for tau in (-0.1, 1.1, float("nan"), "0.5", None)),
+        *(
+            (WITH_PRIOR, {name: value}, f"{name} must")
+            for name in ("alpha0", "beta0")
+            for value in (0, -1.0, float("inf"), float("nan"), "flat")
+        ),
+        (SPECTRA, {"weights": [0.5]}, "weights must be a vector of k = 2 numbers, got shape (1,)"),
+        (SPECTRA, {"weights": [[0.5, 0.5]]}, "weights must be a vector of k = 2 numbers, got shape (1, 2)"),
+        (SPECTRA, {"weights": [-0.1, 0.5]}, "weights must hold numbers >= 0, got -0.1"),
+        (SPECTRA, {"weights": [0.6, 0.6]}, "weights must sum to 1 at most, got 1.2"),
+        (SPECTRA, {"weights": [0.5, np.inf]}, "weights must hold finite numbers, got inf"),
+        (BLENDS, {"lam": 2.0}, "lam must lie in [0, 1], got 2.0"),
+        (BLENDS, {"lambda_": -0.1}, "lam must lie in [0, 1], got -0.1"),
+        (BLENDS, {"lam": 0.3, "lambda_": 0.4}, "lam and lambda_ are one argument, give only one of them, got 0.3 and"),
+        *(
+            (GEOMETRIC, {"pass_power": a, "unanimous_power": b}, f">= 0 and not both 0, got {a} and {b}")
+            for a, b in ((-1.0, 0.5), (0.5, -1.0), (0.0, 0.0))
+        ),
+        (
+            GEOMETRIC,
+            {"pass_power": 0.5, "unanimous_power": float("nan")},
+            "unanimous_power must be a finite number, got nan",
+        ),
+    ],
+)
+def test_parameters_are_checked(names: str, arguments: dict[str, Any], message: str) -> None:
+    for name in names.split():
+        with pytest.raises(ValueError, match=re.escape(message)):
+            getattr(scorio_eval, name)(R, 2, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -310,50 +333,6 @@ def test_counts_have_their_own_weights_and_prior() -> None:
         scorio_eval.max_at_k_ci(counts, 2, R0=[[0], [1]])
     with pytest.raises(ValueError, match="R must be binary, got counts of 3 categories"):
         scorio_eval.pass_at_k(counts, 2)
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ([0.5], "weights must be a vector of k = 2 numbers, got shape (1,)"),
-        ([[0.5, 0.5]], "weights must be a vector of k = 2 numbers, got shape (1, 2)"),
-        ([-0.1, 0.5], "weights must hold numbers >= 0, got -0.1"),
-        ([0.6, 0.6], "weights must sum to 1 at most, got 1.2"),
-        ([0.5, np.inf], "weights must hold finite numbers, got inf"),
-    ],
-)
-def test_a_spectrum_is_a_subprobability(weights: Any, message: str) -> None:
-    for function in (
-        scorio_eval.threshold_spectrum_at_k,
-        scorio_eval.threshold_spectrum_at_k_ci,
-        lambda *a: scorio_eval.geo_spectrum_at_k(*a[:2], weights=a[2]),
-        lambda *a: scorio_eval.geo_spectrum_at_k_ci(*a[:2], weights=a[2]),
-    ):
-        with pytest.raises(ValueError, match=re.escape(message)):
-            function(R, 2, weights)
-
-
-def test_coupling_and_powers() -> None:
-    for function in (scorio_eval.geo_spectrum_at_k, scorio_eval.geo_spectrum_at_k_ci):
-        with pytest.raises(ValueError, match=re.escape("lam must lie in [0, 1], got 2.0")):
-            function(R, 2, 2.0)
-        with pytest.raises(ValueError, match=re.escape("lam must lie in [0, 1], got -0.1")):
-            function(R, 2, lambda_=-0.1)
-        with pytest.raises(
-            ValueError, match="lam and lambda_ are one argument, give only one of them, got 0.3 and 0.4"
-        ):
-            function(R, 2, 0.3, lambda_=0.4)
-    for function in (
-        scorio_eval.geom_at_k,
-        scorio_eval.geom_at_k_ci,
-        scorio_eval.geom_ds_at_k,
-        scorio_eval.geom_ds_at_k_ci,
-    ):
-        for powers in ((-1.0, 0.5), (0.5, -1.0), (0.0, 0.0)):
-            with pytest.raises(ValueError, match=f">= 0 and not both 0, got {powers[0]} and {powers[1]}"):
-                function(R, 2, *powers)
-        with pytest.raises(ValueError, match="unanimous_power must be a finite number, got nan"):
-            function(R, 2, 0.5, float("nan"))
 
 
 @pytest.mark.parametrize("dtype", ["?", "f8", "f4", "u1", "i2", ">i4", ">f8", "u8"])
