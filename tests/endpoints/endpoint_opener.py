@@ -1,5 +1,6 @@
 """How the endpoints of the tests are opened (the fixture `endpoint` does it)."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -7,14 +8,14 @@ from unittest.mock import patch
 
 import httpx2
 import pytest
-from raw_servers import Exchange, Script
+from raw_servers import CHAT, Exchange, Script
 
 from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.sdk import SdkCaller
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.transport import Post, post_through
-from adaptive_eval.endpoints.types import EndpointConfig, Sampling
+from adaptive_eval.endpoints.types import Answer, EndpointConfig, RetryGate, Sampling
 
 Opener = Callable[..., ModelEndpoint]
 
@@ -26,6 +27,22 @@ CLIENTS = pytest.mark.parametrize("client", EACH_CLIENT)
 async def answer(asked: Exchange) -> None:
     """As many answers as are asked for."""
     await asked.answer(*["42"] * int(str(asked.body.get("n", 1))))
+
+
+def replying(content: bytes | dict[str, object], *headers: str, status: int = 200) -> Script:
+    """A script that always says the same."""
+    return lambda asked: asked.reply(status, content, *headers)
+
+
+async def hang(asked: Exchange) -> None:
+    """For longer than any time limit of a test."""
+    await asyncio.sleep(5)
+
+
+async def ask(model: ModelEndpoint, number: int, start: int = 0, again: RetryGate | None = None) -> list[Answer]:
+    """The answers to so many requests at once, from this seed on."""
+    tasks = (model.sample(CHAT, range(seed, seed + 1), again) for seed in range(start, start + number))
+    return [answer for answers in await asyncio.gather(*tasks) for answer in answers]
 
 
 def first(times: int, failure: Script, then: Script = answer) -> Script:

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS, EACH_CLIENT, Opener, first
+from endpoint_opener import CLIENTS, EACH_CLIENT, Opener, ask, first, replying
 from raw_servers import CHAT, Exchange, raw_server
 from thoroughness import in_turns
 
@@ -72,10 +72,7 @@ STREAMS = {
 @pytest.mark.parametrize(("name", "client"), in_turns(STREAMS, EACH_CLIENT))
 async def test_a_stream_that_does_not_end_well_is_asked_again(endpoint: Opener, client: str, name: str) -> None:
     begun = b'data: {"choices": [{"index": 0, "delta": {"content": "41"}, "finish_reason": null}]}\n\n'
-
-    async def broken(asked: Exchange) -> None:
-        await asked.reply(200, begun + STREAMS[name], "Content-Type: text/event-stream")
-
+    broken = replying(begun + STREAMS[name], "Content-Type: text/event-stream")
     async with raw_server(first(1, broken, right)) as server:
         (answer,) = await endpoint(server.base_url, client=client, stream=True).sample(CHAT, range(1))
     assert (answer.text, answer.attempts) == ("42", 2)
@@ -114,13 +111,10 @@ async def test_a_rare_unknown_finish_reason_costs_one_answer(
     async with raw_server(script) as server:
         model = endpoint(server.base_url, client=client, stream=stream, in_flight=2, retry_for=300.0)
         answers = [(await model.sample(CHAT, range(seed, seed + 1)))[0] for seed in range(11)]
-        later = await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1)) for seed in range(11, 40)))
-    assert [answer.text for answer in answers] == ["42"] * 11 and [answers[at].attempts for at in (0, 1, 7)] == [
-        2,
-        1,
-        2,
-    ]
-    (unanswered,) = [answer for (answer,) in later if answer.signals]
+        later = await ask(model, 29, 11)
+    assert [answer.text for answer in answers] == ["42"] * 11
+    assert [answers[at].attempts for at in (0, 1, 7)] == [2, 1, 2]
+    (unanswered,) = [answer for answer in later if answer.signals]
     assert (unanswered.seed, unanswered.text, unanswered.signals) == (11, "", {"unanswered"})
     assert " finish reason" in unanswered.finish_reason and "finish_reasons:" not in unanswered.finish_reason
 
@@ -132,10 +126,7 @@ async def test_a_streamed_answer_says_which_model_it_is_from(endpoint: Opener, c
     async def script(asked: Exchange) -> None:
         await reply(asked, {"choices": [choice("42", "stop")], "model": "m-2026" if asked.index < 2 else "m-2027"})
 
-    async def other_models(asked: Exchange) -> None:
-        await asked.reply(200, {"data": [{"id": "other"}]})
-
-    async with raw_server(script, pages={"/v1/models": other_models}) as server:
+    async with raw_server(script, pages={"/v1/models": replying({"data": [{"id": "other"}]})}) as server:
         model = endpoint(server.base_url, client=client, stream=True)
         for seed in range(3):
             await model.sample(CHAT, range(seed, seed + 1))
@@ -146,16 +137,9 @@ async def test_a_streamed_answer_says_which_model_it_is_from(endpoint: Opener, c
 @pytest.mark.parametrize(("code", "client", "stream"), in_turns([301, 302, 303, 307, 308], EACH_CLIENT, [False, True]))
 async def test_no_redirect_is_followed(endpoint: Opener, client: str, stream: bool, code: int) -> None:
     """Neither answers nor the list of models nor health nor load are asked for where a server points to."""
-
-    async def elsewhere(asked: Exchange) -> None:
-        await reply(asked, {"choices": [choice("42", "stop")]})
-
-    async with raw_server(elsewhere) as other:
-
-        async def redirect(asked: Exchange) -> None:
-            await asked.reply(code, b"", f"Location: {other.base_url}/chat/completions")
-
-        pages = {path: redirect for path in ("/v1/models", "/health", "/metrics")}
+    async with raw_server(lambda asked: reply(asked, {"choices": [choice("42", "stop")]})) as other:
+        redirect = replying(b"", f"Location: {other.base_url}/chat/completions", status=code)
+        pages = dict.fromkeys(("/v1/models", "/health", "/metrics"), redirect)
         async with raw_server(redirect, pages=pages) as server:
             model = endpoint(server.base_url, client=client, stream=stream, key="sk-123456789")
             host = other.base_url.removeprefix("http://").removesuffix("/v1")
@@ -166,9 +150,7 @@ async def test_no_redirect_is_followed(endpoint: Opener, client: str, stream: bo
 
 
 async def test_a_server_that_is_started_is_not_looked_for_elsewhere() -> None:
-    async def elsewhere(asked: Exchange) -> None:
-        await asked.reply(200, {"version": "1"})
-
+    elsewhere = replying({"version": "1"})
     async with raw_server(elsewhere, pages={"/health": elsewhere, "/version": elsewhere}) as other:
 
         async def redirect(asked: Exchange) -> None:
@@ -283,9 +265,7 @@ PAGE = b"<!DOCTYPE html>\n<html><head><title>Welcome to\n nginx!</title></head><
 
 @pytest.mark.parametrize(("before", "client", "stream"), in_turns([b"", BOM_UTF8 + b" \n"], EACH_CLIENT, [True, False]))
 async def test_web_page_ends_at_once(endpoint: Opener, client: str, stream: bool, before: bytes) -> None:
-    async def script(asked: Exchange) -> None:
-        await asked.reply(200, before + PAGE, "Content-Type: text/html")
-
+    script = replying(before + PAGE, "Content-Type: text/html")
     async with raw_server(script, pages={"/v1/models": script}) as server:
         asking = endpoint(server.base_url, client=client, stream=stream)
         with pytest.raises(Rejected, match=r"HTTP 200 with a web page \('Welcome to nginx!'\).*check base_url"):
