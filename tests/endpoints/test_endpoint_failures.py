@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS, Opener, answer, first
+from endpoint_opener import CLIENTS, Opener, answer, ask, first, replying
 from raw_servers import CHAT, Exchange, Script, raw_server
 from thoroughness import in_turns
 
@@ -195,10 +195,10 @@ def test_a_wait_is_believed_up_to_a_minute_at_a_time(seconds: float, waited: flo
 
 @CLIENTS
 async def test_nobody_waits_for_tomorrow_and_asks_ever_less(endpoint: Opener, client: str) -> None:
-    async with raw_server(lambda asked: asked.reply(429, b"{}", "Retry-After: 86400")) as server:
+    async with raw_server(replying(b"{}", "Retry-After: 86400", status=429)) as server:
         model = endpoint(server.base_url, client=client, timeout=1.0)
         with pytest.raises(Unavailable, match="rate_limited"):
-            await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(8)))
+            await ask(model, 8)
         assert 8 < len(server.seen) < 40
 
 
@@ -207,7 +207,7 @@ FULL: dict[str, object] = {"error": {"message": "Resource unavailable", "code": 
 
 def full(times: int) -> Script:
     """A script whose tier is full so many times."""
-    return first(times, lambda asked: asked.reply(429, FULL))
+    return first(times, replying(FULL, status=429))
 
 
 @CLIENTS
@@ -269,8 +269,7 @@ async def test_a_passing_shortage_costs_no_answer(
     monkeypatch.setattr(loop, "create_connection", refuse)
     async with raw_server(slowly) as server:
         model = endpoint(server.base_url, in_flight=4, attempts=1)
-        answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(4)))
-    assert [answer.text for (answer,) in answers] == ["42"] * 4
+        assert [answer.text for answer in await ask(model, 4)] == ["42"] * 4
     stats = model.stats
     assert "this machine has no open file left" in stats.last_error and stats.lost == 0
     assert all(replica.healthy for replica in stats.replicas)
@@ -292,18 +291,19 @@ def refusing(when: Callable[[Exchange], bool], status: int = 403) -> Script:
     """A script that refuses then."""
 
     async def script(asked: Exchange) -> None:
-        if when(asked):
-            await asked.reply(status, {"error": {"message": f"no ({asked.index})"}})
-        else:
-            await answer(asked)
+        refusal = replying({"error": {"message": f"no ({asked.index})"}}, status=status)
+        await (refusal if when(asked) else answer)(asked)
 
     return script
 
 
-async def ask(model: ModelEndpoint, number: int) -> list[object]:
-    """What comes of so many requests at once."""
+async def refused(model: ModelEndpoint, number: int) -> dict[int, str]:
+    """Those of so many requests at once that are refused, by their seeds."""
     tasks = (model.sample(CHAT, range(seed, seed + 1)) for seed in range(number))
-    return await asyncio.gather(*tasks, return_exceptions=True)
+    results = enumerate(await asyncio.gather(*tasks, return_exceptions=True))
+    failed = {seed: result for seed, result in results if isinstance(result, BaseException)}
+    assert all(isinstance(error, Rejected) for error in failed.values()), failed
+    return {seed: str(error) for seed, error in failed.items()}
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ async def ask(model: ModelEndpoint, number: int) -> list[object]:
 async def test_one_stray_refusal_costs_one_request(endpoint: Opener, client: str, status: int) -> None:
     async with raw_server(refusing(lambda asked: asked.index == 3, status)) as server:
         model = endpoint(server.base_url, client=client, in_flight=4)
-        assert not [result for result in await ask(model, 12) if isinstance(result, BaseException)]
+        assert not await refused(model, 12)
     assert len(server.seen) == 13
     assert model.stats.errors == {"refused": 1} and f"HTTP {status}: no (3)" in model.stats.last_error
     assert model.stats.replicas[0].limit == 4
@@ -322,34 +322,30 @@ async def test_who_refuses_everything_is_believed_soon_and_asked_again_once_mend
     wrong = [True]
     async with raw_server(refusing(lambda asked: wrong[0], 401)) as server:
         model = endpoint(server.base_url, in_flight=64)
-        results = await ask(model, 200)
-        assert all(isinstance(result, Rejected) and "HTTP 401: no" in str(result) for result in results)
+        reasons = (await refused(model, 200)).values()
+        assert len(reasons) == 200 and all("HTTP 401: no" in reason for reason in reasons)
         assert len(server.seen) <= 64 + 2 * AT_FIRST
         await asyncio.sleep(0.05)
-        assert all(isinstance(result, Rejected) for result in await ask(model, 2))
+        assert len(await refused(model, 2)) == 2
         wrong[0] = False
-        assert not [result for result in await ask(model, 8) if isinstance(result, BaseException)]
-        assert model.stats.replicas[0].healthy
+        assert not await refused(model, 8) and model.stats.replicas[0].healthy
 
 
 async def test_one_that_has_answered_gets_more_time(endpoint: Opener) -> None:
     async with raw_server(refusing(lambda asked: asked.index >= 3)) as server:
         model = endpoint(server.base_url)
-        assert not [result for result in await ask(model, 3) if isinstance(result, BaseException)]
+        assert not await refused(model, 3)
         with pytest.raises(Rejected, match="HTTP 403"):
             await model.sample(CHAT, range(1))
     assert len(server.seen) == 3 + LATER
     async with raw_server(refusing(lambda asked: 3 <= asked.index < 3 + LATER - 1)) as server:
-        model = endpoint(server.base_url)
-        assert not [result for result in await ask(model, 8) if isinstance(result, BaseException)]
+        assert not await refused(endpoint(server.base_url), 8)
 
 
 async def test_a_request_that_is_refused_alone_fails_and_others_go_on(endpoint: Opener) -> None:
     async with raw_server(refusing(lambda asked: asked.body["seed"] == 7, 422)) as server:
         model = endpoint(server.base_url, in_flight=4)
-        results = await ask(model, 60)
-        more = await ask(model, 6)
-    assert [seed for seed, result in enumerate(results + more) if isinstance(result, Rejected)] == [7]
+        assert [*await refused(model, 60), *await refused(model, 6)] == [7]
     counts = Counter(asked.body["seed"] for asked in server.seen)
     assert counts[7] == LATER
 
@@ -358,13 +354,13 @@ async def test_a_replica_that_refuses_everything_is_left_alone_until_it_does_not
     wrong = [True]
     async with raw_server(refusing(lambda asked: wrong[0], 404)) as bad, raw_server(refusing(lambda _: False)) as good:
         model = endpoint(bad.base_url, good.base_url, in_flight=4)
-        assert not [result for result in await ask(model, 200) if isinstance(result, BaseException)]
+        assert not await refused(model, 200)
         assert len(bad.seen) < 30 and len(good.seen) == 200
         assert [replica.healthy for replica in model.stats.replicas] == [len(bad.seen) < 4 + AT_FIRST - 1, True]
         wrong[0] = False
         async with asyncio.timeout(10.0):
             while len(bad.seen) < 100:
-                await ask(model, 20)
+                await refused(model, 20)
                 await asyncio.sleep(0.01)
         assert [replica.healthy for replica in model.stats.replicas] == [True, True]
 
@@ -395,7 +391,7 @@ async def test_a_stray_refusal_of_the_list_of_models_hides_nothing(endpoint: Ope
 
 async def test_a_check_asks_again_after_an_error_of_the_server(endpoint: Opener) -> None:
     for failures, detail in ((1, "it answers, asked again after: HTTP 500: hiccup"), (2, "HTTP 500: hiccup")):
-        async with raw_server(first(failures, lambda asked: asked.reply(500, b"hiccup"))) as server:
+        async with raw_server(first(failures, replying(b"hiccup", status=500))) as server:
             health = await endpoint(server.base_url).check()
         assert (health.ok, health.replicas[0].detail) == (failures == 1, detail)
 
@@ -426,8 +422,8 @@ async def test_a_stream_that_goes_on_is_a_sign_that_requests_are_accepted(endpoi
 
     async with raw_server(script) as server:
         model = endpoint(server.base_url, stream=True, in_flight=8)
-        asking = asyncio.create_task(ask(model, 8))
+        asking = asyncio.create_task(refused(model, 8))
         async with asyncio.timeout(3.0):
             await enough.wait()
         released.set()
-        assert not [result for result in await asking if isinstance(result, BaseException)]
+        assert not await asking

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 
 import numpy as np
 import pytest
-from endpoint_opener import Opener
+from endpoint_opener import Opener, ask, hang, replying
 from patient_time import until
 from raw_servers import CHAT, Exchange, RawServer, raw_server
 
@@ -36,10 +36,8 @@ async def test_a_request_in_flight_on_a_stuck_replica_is_sent_elsewhere(endpoint
         assert asyncio.get_running_loop().time() - begun < 5.0
     assert {answer[0].replica for answer in answers} == {well.base_url}
     assert model.stats.errors["replica_lost"] == stuck.counts["hang"] > 0
-    assert [(replica.healthy, bool(replica.trouble)) for replica in model.stats.replicas] == [
-        (False, True),
-        (True, False),
-    ]
+    lost, kept = model.stats.replicas
+    assert lost.trouble and not lost.healthy and kept.healthy and not kept.trouble
 
 
 @pytest.mark.slow
@@ -122,7 +120,7 @@ async def test_a_slow_server_keeps_its_requests_where_nobody_else_can(endpoint: 
     starved = Starved()
     async with starved.server() as server:
         model = endpoint(server.base_url, timeout=1800.0, retry_for=300.0, in_flight=4)
-        work = [asyncio.create_task(model.sample(CHAT, range(i, i + 1))) for i in range(40)]
+        work = asyncio.create_task(ask(model, 40))
         for _ in range(3):
             await asyncio.sleep(1.0)
             assert not model.stats.replicas[0].healthy
@@ -130,9 +128,9 @@ async def test_a_slow_server_keeps_its_requests_where_nobody_else_can(endpoint: 
             await asyncio.sleep(0.1)
             starved.awake.clear()
         starved.awake.set()
-        answers = await asyncio.gather(*work)
+        answers = await work
         assert len(server.seen) == 40
-    assert {answer.attempts for (answer,) in answers} == {1}
+    assert {answer.attempts for answer in answers} == {1}
     assert model.stats.errors == {} and model.stats.lost == 0
 
 
@@ -169,8 +167,7 @@ async def test_answers_are_signs_of_life_where_no_health_check_is(endpoint: Open
 
     async with raw_server(slowly, pages={"/health": Starved().health}) as server:
         model = endpoint(server.base_url, timeout=1800.0, retry_for=3.0)
-        answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(4)))
-    assert [answer.attempts for (answer,) in answers] == [1] * 4
+        assert [answer.attempts for answer in await ask(model, 4)] == [1] * 4
 
 
 @pytest.mark.slow
@@ -228,28 +225,21 @@ async def test_a_health_check_that_breaks_gives_the_model_up(
 
 @pytest.mark.parametrize("client", ["http", "openai"])
 async def test_check_says_what_is_wrong(endpoint: Opener, client: str, unused_tcp_port: int) -> None:
-    async def refuse(asked: Exchange) -> None:
-        await asked.reply(401, {"error": {"message": "no such key: sk-12345678"}})
-
     nobody = f"http://127.0.0.1:{unused_tcp_port}/v1"
+    refuse = replying({"error": {"message": "no such key: sk-12345678"}}, status=401)
     async with SimulatedServer(WORLD) as server, raw_server(refuse) as refusing:
         health = await endpoint(server.base_url, nobody, client=client, model="x").check()
         refused = await endpoint(refusing.base_url, client=client, key="sk-12345678").check()
         well = await endpoint(server.base_url, client=client).check()
-    assert well.ok
-    assert not health.ok
-    assert health.replicas[0].detail.startswith(
-        "its server has no model 'x', only m, other: set `model` to one of these"
-    )
-    assert "connect" in health.replicas[1].detail.lower()
+    assert well.ok and not health.ok
+    unknown, unreached = health.replicas
+    assert unknown.detail.startswith("its server has no model 'x', only m, other: set `model` to one of these")
+    assert "connect" in unreached.detail.lower()
     assert "no such key: ***" in refused.replicas[0].detail
 
 
 async def test_check_does_not_wait_for_a_silent_server(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def silent(asked: Exchange) -> None:
-        await asyncio.sleep(5)
-
     monkeypatch.setattr("adaptive_eval.endpoints.endpoint.CHECK_SECONDS", 0.2)
-    async with raw_server(silent) as server:
+    async with raw_server(hang) as server:
         health = await endpoint(server.base_url, timeout=60.0).check()
     assert health.replicas[0].detail == "no answer within 0.2 s"

@@ -1,14 +1,15 @@
 """Sampling through real sockets: seeds, failures of every kind, time limits, n."""
 
 import asyncio
-from itertools import pairwise
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
-from endpoint_opener import CLIENTS, Opener, first
+from endpoint_opener import CLIENTS, Opener, ask, first, hang, replying
 from raw_servers import CHAT, TEXT, Exchange, Script, raw_server
 
 from adaptive_eval.base.errors import ConfigError, Rejected, Unavailable
-from adaptive_eval.endpoints.endpoint import open_endpoint
+from adaptive_eval.endpoints.endpoint import ModelEndpoint, open_endpoint
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 
 
@@ -44,17 +45,14 @@ async def test_an_answer(endpoint: Opener, client: str) -> None:
 
 @CLIENTS
 async def test_text_completions(endpoint: Opener, client: str) -> None:
-    async def script(asked: Exchange) -> None:
-        await asked.reply(200, {"choices": [{"index": 0, "text": "42", "finish_reason": "stop"}]})
-
-    async with raw_server(script) as server:
+    async with raw_server(replying({"choices": [{"index": 0, "text": "42", "finish_reason": "stop"}]})) as server:
         (answer,) = await endpoint(server.base_url, client=client, api="completions").sample(TEXT, range(1))
         assert (server.seen[0].path, server.seen[0].body["prompt"]) == ("/v1/completions", TEXT.text)
     assert answer.text == "42"
 
 
-async def status(asked: Exchange, code: int) -> None:
-    await asked.reply(code, {"error": {"message": "not now"}})
+def refusing(status: int) -> Script:
+    return replying({"error": {"message": "not now"}}, status=status)
 
 
 async def reset(asked: Exchange) -> None:
@@ -62,12 +60,12 @@ async def reset(asked: Exchange) -> None:
 
 
 FAILURES: dict[str, tuple[Script, str]] = {
-    "rate limited": (lambda asked: status(asked, 429), "rate_limited"),
-    "server error": (lambda asked: status(asked, 500), "server_error"),
-    "overloaded": (lambda asked: status(asked, 503), "overloaded"),
+    "rate limited": (refusing(429), "rate_limited"),
+    "server error": (refusing(500), "server_error"),
+    "overloaded": (refusing(503), "overloaded"),
     "reset": (reset, "reset"),
-    "web page": (lambda asked: asked.reply(200, b"<html><body>Bad gateway</body></html>"), "refused"),
-    "no choices": (lambda asked: asked.reply(200, {"choices": []}), "bad_response"),
+    "web page": (replying(b"<html><body>Bad gateway</body></html>"), "refused"),
+    "no choices": (replying({"choices": []}), "bad_response"),
     "no HTTP": (lambda asked: asked.send(b"\x00\x01\x02\x03 this is not HTTP\r\n\r\n"), "bad_response"),
 }
 
@@ -106,12 +104,9 @@ async def test_errors_that_are_answers(endpoint: Opener, client: str) -> None:
 
     async with raw_server(script) as server:
         model = endpoint(server.base_url, client=client)
-        first = await model.sample(CHAT, range(5, 6))
-        second = await model.sample(CHAT, range(6, 7))
-    assert [(a.signals, a.text, a.seed) for a in first + second] == [
-        ({"context_length"}, "", 5),
-        ({"content_filter"}, "", 6),
-    ]
+        answers = [await model.sample(CHAT, range(seed, seed + 1)) for seed in (5, 6)]
+    expected = [({"context_length"}, "", 5), ({"content_filter"}, "", 6)]
+    assert [(answer.signals, answer.text, answer.seed) for (answer,) in answers] == expected
 
 
 # -- waiting as told ---------------------------------------------------------------------------------------------
@@ -119,19 +114,17 @@ async def test_errors_that_are_answers(endpoint: Opener, client: str) -> None:
 
 async def test_retry_after_is_honoured_by_everyone(endpoint: Opener) -> None:
     times: list[float] = []
+    refused_once = failing(1, replying(b"{}", "Retry-After: 0.3", status=429))
 
     async def script(asked: Exchange) -> None:
         times.append(asyncio.get_running_loop().time())
-        if asked.index == 0:
-            await asked.reply(429, b"{}", "Retry-After: 0.3")
-        else:
-            await by_seed(asked)
+        await refused_once(asked)
 
     async with raw_server(script) as server:
         model = endpoint(server.base_url)
-        first = asyncio.create_task(model.sample(CHAT, range(1)))
+        refused = asyncio.create_task(model.sample(CHAT, range(1)))
         await asyncio.sleep(0.1)
-        await asyncio.gather(first, *(model.sample(CHAT, range(i, i + 1)) for i in range(1, 5)))
+        await asyncio.gather(refused, ask(model, 4, 1))
     assert all(at - times[0] >= 0.29 for at in times[1:])
 
 
@@ -144,8 +137,7 @@ async def test_refusals_are_waited_out_however_many_attempts_it_takes(endpoint: 
 
 async def test_requests_per_minute(endpoint: Opener, waits: list[float]) -> None:
     async with raw_server(by_seed) as server:
-        model = endpoint(server.base_url, requests_per_minute=60.0)
-        await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(5)))
+        await ask(endpoint(server.base_url, requests_per_minute=60.0), 5)
     assert sorted(waits) == pytest.approx([1.0, 2.0, 3.0, 4.0], abs=0.05)
 
 
@@ -164,10 +156,7 @@ async def test_tokens_per_minute_follow_what_is_used(endpoint: Opener, waits: li
 
 @CLIENTS
 async def test_over_the_time_limit_it_is_asked_again_and_then_an_answer(endpoint: Opener, client: str) -> None:
-    async def never(asked: Exchange) -> None:
-        await asyncio.sleep(5)
-
-    async with raw_server(never) as server:
+    async with raw_server(hang) as server:
         model = endpoint(server.base_url, client=client, timeout=0.1, attempts=3)
         (answer,) = await model.sample(CHAT, range(8, 9))
         assert len(server.seen) == 3
@@ -183,8 +172,7 @@ async def test_time_in_the_queue_is_not_counted(endpoint: Opener) -> None:
 
     async with raw_server(slowly) as server:
         model = endpoint(server.base_url, timeout=0.3, in_flight=1)
-        answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(8)))
-    assert [answer[0].text for answer in answers] == [f"#{i}" for i in range(8)]
+        assert [answer.text for answer in await ask(model, 8)] == [f"#{seed}" for seed in range(8)]
     assert model.stats.errors == {}
 
 
@@ -201,10 +189,7 @@ async def test_several_answers_travel_together(endpoint: Opener, client: str) ->
 
 
 async def test_a_server_that_ignores_n_is_found_out(endpoint: Opener) -> None:
-    async def one_only(asked: Exchange) -> None:
-        await asked.answer(f"#{asked.body['seed']}")
-
-    async with raw_server(one_only) as server:
+    async with raw_server(lambda asked: asked.answer(f"#{asked.body['seed']}")) as server:
         model = endpoint(server.base_url, samples_per_request=4)
         first = await model.sample(CHAT, range(10, 14))
         assert [asked.body.get("n", 1) for asked in server.seen] == [4, 1, 1, 1]
@@ -217,7 +202,7 @@ async def test_a_server_that_ignores_n_is_found_out(endpoint: Opener) -> None:
 async def test_a_server_that_refuses_n_is_asked_singly(endpoint: Opener, fails_first: bool) -> None:
     async def no_n(asked: Exchange) -> None:
         if asked.index == 0 and fails_first:
-            await status(asked, 503)
+            await refusing(503)(asked)
         elif "n" in asked.body:
             await asked.reply(400, {"error": {"message": "n must be 1"}})
         else:
@@ -247,7 +232,7 @@ async def test_one_long_answer_does_not_take_the_others_with_it(endpoint: Opener
 async def test_one_failure_among_several_requests_leaves_none_behind(endpoint: Opener) -> None:
     async def seed_one_fails(asked: Exchange) -> None:
         if asked.body["seed"] == 1:
-            await status(asked, 401)
+            await refusing(401)(asked)
         else:
             await asyncio.sleep(0.05)
             await by_seed(asked)
@@ -289,33 +274,32 @@ async def test_a_streamed_answer_has_a_time_to_its_first_token(endpoint: Opener,
 PROVIDERS_KEY = {"OPENAI_API_KEY": "sk-of-another-1"}
 
 
-@pytest.mark.parametrize("client", ["http", "openai"])
-@pytest.mark.parametrize(("named", "sent"), [({}, False), ({"api_key_env": "OPENAI_API_KEY"}, True)])
-async def test_the_key_of_a_provider_goes_where_it_is_named(client: str, named: dict[str, str], sent: bool) -> None:
-    async with raw_server(by_seed) as server:
-        config = EndpointConfig.model_validate({"base_url": server.base_url, "model": "m", "client": client, **named})
-        model = open_endpoint(config, Sampling(), Limits(), keys=PROVIDERS_KEY)
-        await model.sample(CHAT, range(1))
-        await model.check()
-        await model.close()
-    assert server.seen and {PROVIDERS_KEY["OPENAI_API_KEY"] in str(asked.headers) for asked in server.seen} == {sent}
+@asynccontextmanager
+async def opened_with_keys(base_url: str, client: str, named: dict[str, str]) -> AsyncIterator[ModelEndpoint]:
+    config = EndpointConfig.model_validate({"base_url": base_url, "model": "m", "client": client, **named})
+    model = open_endpoint(config, Sampling(), Limits(), keys=PROVIDERS_KEY)
+    yield model
+    await model.close()
 
 
 @pytest.mark.parametrize("client", ["http", "openai"])
 @pytest.mark.parametrize(
-    ("named", "why"),
+    ("named", "sent", "why"),
     [
-        ({}, "no key was sent: name the variable .* api_key_env .*OPENAI_API_KEY"),
-        ({"api_key_env": "OPENAI_API_KEY"}, "the key was refused: check the variable OPENAI_API_KEY"),
+        ({}, False, "no key was sent: name the variable .* api_key_env .*OPENAI_API_KEY"),
+        ({"api_key_env": "OPENAI_API_KEY"}, True, "the key was refused: check the variable OPENAI_API_KEY"),
     ],
 )
-async def test_a_server_that_refuses_the_key_names_the_option(client: str, named: dict[str, str], why: str) -> None:
-    async with raw_server(lambda asked: status(asked, 401)) as server:
-        config = EndpointConfig.model_validate({"base_url": server.base_url, "model": "m", "client": client, **named})
-        model = open_endpoint(config, Sampling(), Limits(), keys=PROVIDERS_KEY)
+async def test_the_key_of_a_provider_goes_where_it_is_named_and_a_server_that_refuses_names_the_option(
+    client: str, named: dict[str, str], sent: bool, why: str
+) -> None:
+    async with raw_server(by_seed) as server, opened_with_keys(server.base_url, client, named) as model:
+        await model.sample(CHAT, range(1))
+        await model.check()
+    assert server.seen and {PROVIDERS_KEY["OPENAI_API_KEY"] in str(asked.headers) for asked in server.seen} == {sent}
+    async with raw_server(refusing(401)) as server, opened_with_keys(server.base_url, client, named) as model:
         with pytest.raises(Rejected, match=why):
             await model.sample(CHAT, range(1))
-        await model.close()
 
 
 @pytest.mark.parametrize("broken", ["sk-“12345678”", "sk-1234\n5678"])
@@ -358,9 +342,7 @@ async def test_seeds_of_many_requests_at_once_stay_with_their_answers(endpoint: 
         await by_seed(asked)
 
     async with raw_server(shuffled) as server:
-        model = endpoint(server.base_url, in_flight=50)
-        answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(200)))
+        answers = await ask(endpoint(server.base_url, in_flight=50), 200)
         # and those for what the server says of itself, and for a health check where this takes longer than it should
         assert server.connections <= 53
-    assert [answer[0].text for answer in answers] == [f"#{i}" for i in range(200)]
-    assert all(second[0].seed - first[0].seed == 1 for first, second in pairwise(answers))
+    assert [(answer.text, answer.seed) for answer in answers] == [(f"#{seed}", seed) for seed in range(200)]

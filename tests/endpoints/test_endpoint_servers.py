@@ -1,14 +1,13 @@
 """What is found out about a server before it is asked, and the habits of llama-server."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
 import orjson
 import pytest
-from endpoint_opener import Opener
-from raw_servers import CHAT, Exchange, raw_server
+from endpoint_opener import Opener, ask, replying
+from raw_servers import CHAT, Exchange, Script, raw_server
 
 from adaptive_eval.base.errors import Rejected
 from adaptive_eval.endpoints.servers import is_same_model
@@ -20,21 +19,13 @@ from adaptive_eval.simulate.worlds import Latency, World, binary
 
 WORLD = World("one", binary(np.full((1, 4), 0.5)), models=("m",), latency=Latency(0.002, 0.8, 1.0))
 QUESTION = Prompt(messages=(Message("user", "[q1] Which number?"),))
-Page = Callable[[Exchange], Awaitable[None]]
 
 
-def page(content: dict[str, Any], status: int = 200) -> Page:
-    async def write(asked: Exchange) -> None:
-        await asked.reply(status, content)
-
-    return write
+def models(*entries: dict[str, Any]) -> dict[str, Script]:
+    return {"/v1/models": replying({"data": list(entries)})}
 
 
-def models(*entries: dict[str, Any]) -> dict[str, Page]:
-    return {"/v1/models": page({"data": list(entries)})}
-
-
-def naming(name: str) -> Page:
+def naming(name: str) -> Script:
     """Answers whatever is asked for, and says from which model."""
 
     async def write(asked: Exchange) -> None:
@@ -46,8 +37,12 @@ def naming(name: str) -> Page:
     return write
 
 
-LLAMA = {"id": "llama", "aliases": ["llama", "m"], "owned_by": "llamacpp"}
 PROPS = {"default_generation_settings": {"params": {"top_k": 20, "top_p": 0.95, "min_p": 0.0}}}
+
+
+def llama(props: Script = replying(PROPS)) -> dict[str, Script]:  # noqa: B008
+    """The pages of llama-server."""
+    return {**models({"id": "llama", "aliases": ["llama", "m"], "owned_by": "llamacpp"}), "/props": props}
 
 
 # -- whether it serves the model -----------------------------------------------------------------------------------
@@ -73,15 +68,12 @@ async def test_a_replica_that_serves_another_model_is_set_aside_until_it_serves_
     async def listed(asked: Exchange) -> None:
         await asked.reply(200, {"data": served})
 
-    async def ask(number: int) -> None:
-        await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(number)))
-
     async with (
         raw_server(naming("m")) as right,
         raw_server(naming("other"), pages={"/v1/models": listed}) as wrong,
     ):
         model = endpoint(right.base_url, wrong.base_url, in_flight=4)
-        await ask(40)
+        await ask(model, 40)
         assert [replica.healthy for replica in model.stats.replicas] == [True, False]
         (notice,) = model.stats.notices
         assert notice.kind == "replica_refuses"
@@ -90,7 +82,7 @@ async def test_a_replica_that_serves_another_model_is_set_aside_until_it_serves_
         served[:] = [{"id": "m"}]
         async with asyncio.timeout(10.0):
             while not model.stats.replicas[1].healthy:
-                await ask(8)
+                await ask(model, 8)
                 await asyncio.sleep(0.01)
 
 
@@ -125,7 +117,7 @@ NO_LISTS = [({"error": "not found"}, 404), ({"error": "broken"}, 500), ({"data":
 
 @pytest.mark.parametrize(("content", "status"), [*NO_LISTS, ({"data": [None, {"name": "m"}]}, 200)])
 async def test_a_server_without_a_list_is_asked(endpoint: Opener, content: dict[str, Any], status: int) -> None:
-    async with raw_server(naming("m"), pages={"/v1/models": page(content, status)}) as server:
+    async with raw_server(naming("m"), pages={"/v1/models": replying(content, status=status)}) as server:
         assert (await endpoint(server.base_url).sample(CHAT, range(1)))[0].text == "42"
 
 
@@ -139,8 +131,7 @@ async def test_a_list_is_asked_for_once_however_many_begin(endpoint: Opener) -> 
         await asked.reply(200, {"data": [{"id": "m"}]})
 
     async with raw_server(naming("m"), pages={"/v1/models": listed}) as server:
-        model = endpoint(server.base_url)
-        await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(20)))
+        await ask(endpoint(server.base_url), 20)
     assert asked_for == 1
 
 
@@ -175,8 +166,7 @@ async def test_another_version_is_told_and_a_date_is_none(endpoint: Opener, name
 
 
 async def test_its_defaults_that_cut_the_distribution_are_told(endpoint: Opener) -> None:
-    pages = models(LLAMA) | {"/props": page(PROPS)}
-    async with raw_server(naming("llama"), pages=pages) as server:
+    async with raw_server(naming("llama"), pages=llama()) as server:
         model = endpoint(server.base_url, top_p=0.9)
         await model.sample(CHAT, range(1))
         (replica,) = (await model.check()).replicas
@@ -191,16 +181,15 @@ async def test_its_defaults_that_cut_the_distribution_are_told(endpoint: Opener)
     [{"top_k": 0, "top_p": 1.0, "min_p": 0.0}, {"temperature": 0.0}, {"extra_body": {"top_k": 5}, "top_p": 1.0}],
 )
 async def test_nothing_is_told_where_nothing_is_left_to_it(endpoint: Opener, values: dict[str, Any]) -> None:
-    pages = models(LLAMA) | {"/props": page(PROPS)}
-    async with raw_server(naming("m"), pages=pages) as server:
+    async with raw_server(naming("m"), pages=llama()) as server:
         model = endpoint(server.base_url, **values)
         await model.sample(CHAT, range(1))
     assert model.stats.notices == ()
 
 
-@pytest.mark.parametrize("props", [page({}, 404), page({"default_generation_settings": []})])
-async def test_its_usual_defaults_are_told_where_it_does_not_say(endpoint: Opener, props: Page) -> None:
-    async with raw_server(naming("m"), pages=models(LLAMA) | {"/props": props}) as server:
+@pytest.mark.parametrize("props", [replying({}, status=404), replying({"default_generation_settings": []})])
+async def test_its_usual_defaults_are_told_where_it_does_not_say(endpoint: Opener, props: Script) -> None:
+    async with raw_server(naming("m"), pages=llama(props)) as server:
         model = endpoint(server.base_url)
         await model.sample(CHAT, range(1))
     (notice,) = model.stats.notices
@@ -221,8 +210,7 @@ async def spoken(asked: Exchange) -> None:
 
 
 async def test_the_tokens_of_several_answers_are_counted_one_by_one(endpoint: Opener) -> None:
-    pages = models(LLAMA) | {"/props": page(PROPS)}
-    async with raw_server(spoken, pages=pages) as server:
+    async with raw_server(spoken, pages=llama()) as server:
         model = endpoint(server.base_url, samples_per_request=4, top_k=0, top_p=1.0, min_p=0.0)
         answers = await model.sample(CHAT, range(4))
     assert [answer.completion_tokens for answer in answers] == [3, 10, 17, 24]
