@@ -29,11 +29,6 @@ async def answer(asked: Exchange) -> None:
     await asked.answer(*["42"] * int(str(asked.body.get("n", 1))))
 
 
-def replying(content: bytes | dict[str, object], *headers: str, status: int = 200) -> Script:
-    """A script that always says the same."""
-    return lambda asked: asked.reply(status, content, *headers)
-
-
 async def hang(asked: Exchange) -> None:
     """For longer than any time limit of a test."""
     await asyncio.sleep(5)

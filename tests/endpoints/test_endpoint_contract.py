@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS, EACH_CLIENT, Opener, ask, first, replying
-from raw_servers import CHAT, Exchange, raw_server
+from endpoint_opener import CLIENTS, EACH_CLIENT, Opener, ask, first
+from raw_servers import CHAT, Exchange, raw_server, replying
 from thoroughness import in_turns
 
 from adaptive_eval.base.errors import Copied, LaunchFailed, Rejected

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS, Opener, answer, ask, first, replying
-from raw_servers import CHAT, Exchange, Script, raw_server
+from endpoint_opener import CLIENTS, Opener, answer, ask, first
+from raw_servers import CHAT, Exchange, Script, raw_server, replying
 from thoroughness import in_turns
 
 from adaptive_eval.base.errors import Rejected, Unavailable

@@ -5,9 +5,9 @@ from contextlib import AbstractAsyncContextManager
 
 import numpy as np
 import pytest
-from endpoint_opener import Opener, ask, hang, replying
+from endpoint_opener import Opener, ask, hang
 from patient_time import until
-from raw_servers import CHAT, Exchange, RawServer, raw_server
+from raw_servers import CHAT, Exchange, RawServer, raw_server, replying
 
 from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints import client

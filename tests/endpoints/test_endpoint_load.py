@@ -8,10 +8,10 @@ from itertools import count
 
 import numpy as np
 import pytest
-from endpoint_opener import Opener, hang, replying
+from endpoint_opener import Opener, hang
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_servers import CHAT, Exchange, raw_server
+from raw_servers import CHAT, Exchange, raw_server, replying
 
 from adaptive_eval.endpoints import client
 from adaptive_eval.endpoints.endpoint import ModelEndpoint

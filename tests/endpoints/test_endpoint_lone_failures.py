@@ -5,9 +5,9 @@ import math
 
 import pytest
 from conftest import QUICK
-from endpoint_opener import CLIENTS, Opener, answer, ask, first, hang, replying
+from endpoint_opener import CLIENTS, Opener, answer, ask, first, hang
 from patient_time import HANGS
-from raw_servers import CHAT, Exchange, Script, raw_server
+from raw_servers import CHAT, Exchange, Script, raw_server, replying
 
 from adaptive_eval.base.errors import RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints.failures import Failure, FailureKind

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS, replying
+from endpoint_opener import CLIENTS
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_servers import CHAT, raw_server
+from raw_servers import CHAT, raw_server, replying
 
 from adaptive_eval.endpoints.failures import Failure, FailureKind, find_error
 from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json

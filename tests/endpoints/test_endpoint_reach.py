@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from endpoint_opener import CLIENTS, answer, ask, opened_caller, replying
+from endpoint_opener import CLIENTS, answer, ask, opened_caller
 from patient_time import until
-from raw_servers import CHAT, Exchange, RawServer, raw_server
+from raw_servers import CHAT, Exchange, RawServer, raw_server, replying
 from small_proxy import SmallProxy, small_proxy
 
 from adaptive_eval.base.errors import ConfigError

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from endpoint_opener import CLIENTS, Opener, ask, first, hang, replying
-from raw_servers import CHAT, TEXT, Exchange, Script, raw_server
+from endpoint_opener import CLIENTS, Opener, ask, first, hang
+from raw_servers import CHAT, TEXT, Exchange, Script, raw_server, replying
 
 from adaptive_eval.base.errors import ConfigError, Rejected, Unavailable
 from adaptive_eval.endpoints.endpoint import ModelEndpoint, open_endpoint
@@ -278,8 +278,10 @@ PROVIDERS_KEY = {"OPENAI_API_KEY": "sk-of-another-1"}
 async def opened_with_keys(base_url: str, client: str, named: dict[str, str]) -> AsyncIterator[ModelEndpoint]:
     config = EndpointConfig.model_validate({"base_url": base_url, "model": "m", "client": client, **named})
     model = open_endpoint(config, Sampling(), Limits(), keys=PROVIDERS_KEY)
-    yield model
-    await model.close()
+    try:
+        yield model
+    finally:
+        await model.close()
 
 
 @pytest.mark.parametrize("client", ["http", "openai"])

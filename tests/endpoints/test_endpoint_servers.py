@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from endpoint_opener import Opener, ask, replying
-from raw_servers import CHAT, Exchange, Script, raw_server
+from endpoint_opener import Opener, ask
+from raw_servers import CHAT, Exchange, Script, raw_server, replying
 
 from adaptive_eval.base.errors import Rejected
 from adaptive_eval.endpoints.servers import is_same_model

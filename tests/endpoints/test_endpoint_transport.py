@@ -12,9 +12,9 @@ from contextlib import suppress
 
 import httpx2
 import pytest
-from endpoint_opener import EACH_CLIENT, Opener, first, opened_caller, replying
+from endpoint_opener import EACH_CLIENT, Opener, first, opened_caller
 from patient_time import HANGS
-from raw_servers import CHAT, Exchange, raw_server
+from raw_servers import CHAT, Exchange, raw_server, replying
 from thoroughness import in_turns
 
 from adaptive_eval.endpoints.connection import GuardedConnection, StaleConnection
