@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
 import httpx2
 import pytest
-from raw_servers import CHAT, Exchange, Script
+from raw_servers import CHAT, Exchange, RawServer, Script
 
 from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
@@ -18,6 +19,7 @@ from adaptive_eval.endpoints.transport import Post, post_through
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, RetryGate, Sampling
 
 Opener = Callable[..., ModelEndpoint]
+Served = Callable[..., AbstractAsyncContextManager[tuple[RawServer, ModelEndpoint]]]
 
 EACH_CLIENT = ["http", "httpx2", "openai"]
 CLIENTS = pytest.mark.parametrize("client", EACH_CLIENT)

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS, EACH_CLIENT, Opener, ask, first
+from endpoint_opener import CLIENTS, EACH_CLIENT, Opener, Served, ask, first
 from raw_servers import CHAT, Exchange, raw_server, replying
 from thoroughness import in_turns
 
@@ -80,10 +80,11 @@ async def test_a_stream_that_does_not_end_well_is_asked_again(endpoint: Opener, 
 
 @CLIENTS
 @WAYS
-async def test_an_unknown_finish_reason_of_all_is_named_at_once(endpoint: Opener, client: str, stream: bool) -> None:
+async def test_an_unknown_finish_reason_of_all_is_named_at_once(
+    endpoint: Opener, served: Served, client: str, stream: bool
+) -> None:
     strange = {"choices": [choice("42", "flux-capacitor")], "model": "m"}
-    async with raw_server(lambda asked: reply(asked, strange)) as server:
-        model = endpoint(server.base_url, client=client, stream=stream)
+    async with served(lambda asked: reply(asked, strange), client=client, stream=stream) as (server, model):
         with pytest.raises(Rejected, match=r"'flux_capacitor'.*set `finish_reasons: \[flux_capacitor\]` on this model"):
             await model.sample(CHAT, range(1))
         assert model.stats.lost == len(server.seen) == 2, "whether it is finished nobody knows: it is paid, twice"
@@ -98,7 +99,7 @@ async def test_an_unknown_finish_reason_of_all_is_named_at_once(endpoint: Opener
 
 @pytest.mark.parametrize(("reason", "client", "stream"), in_turns(["preempted", ""], EACH_CLIENT, [False, True]))
 async def test_a_rare_unknown_finish_reason_costs_one_answer(
-    endpoint: Opener, client: str, stream: bool, reason: str
+    served: Served, client: str, stream: bool, reason: str
 ) -> None:
     """The first answer and another one end so once, a third at every attempt."""
     odd = {0: 1, 7: 1, 11: 1000}
@@ -108,8 +109,7 @@ async def test_a_rare_unknown_finish_reason_costs_one_answer(
         odd[seed] = odd.get(seed, 0) - 1
         await reply(asked, {"choices": [choice("42", reason if odd[seed] >= 0 else "stop")], "model": "m"})
 
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, client=client, stream=stream, in_flight=2, retry_for=300.0)
+    async with served(script, client=client, stream=stream, in_flight=2, retry_for=300.0) as (_, model):
         answers = [(await model.sample(CHAT, range(seed, seed + 1)))[0] for seed in range(11)]
         later = await ask(model, 29, 11)
     assert [answer.text for answer in answers] == ["42"] * 11
@@ -135,13 +135,12 @@ async def test_a_streamed_answer_says_which_model_it_is_from(endpoint: Opener, c
 
 
 @pytest.mark.parametrize(("code", "client", "stream"), in_turns([301, 302, 303, 307, 308], EACH_CLIENT, [False, True]))
-async def test_no_redirect_is_followed(endpoint: Opener, client: str, stream: bool, code: int) -> None:
+async def test_no_redirect_is_followed(served: Served, client: str, stream: bool, code: int) -> None:
     """Neither answers nor the list of models nor health nor load are asked for where a server points to."""
     async with raw_server(lambda asked: reply(asked, {"choices": [choice("42", "stop")]})) as other:
         redirect = replying(b"", f"Location: {other.base_url}/chat/completions", status=code)
         pages = dict.fromkeys(("/v1/models", "/health", "/metrics"), redirect)
-        async with raw_server(redirect, pages=pages) as server:
-            model = endpoint(server.base_url, client=client, stream=stream, key="sk-123456789")
+        async with served(redirect, pages=pages, client=client, stream=stream, key="sk-123456789") as (_, model):
             host = other.base_url.removeprefix("http://").removesuffix("/v1")
             with pytest.raises(Rejected, match=f"HTTP {code}.*redirects to {host}.*give the base_url at {host}"):
                 await model.sample(CHAT, range(1))
@@ -241,7 +240,7 @@ def test_few_ids_are_kept_and_replicas_number_theirs_apart() -> None:
 
 @CLIENTS
 @WAYS
-async def test_proxy_that_doubles_responses_adds_no_answer(endpoint: Opener, client: str, stream: bool) -> None:
+async def test_proxy_that_doubles_responses_adds_no_answer(served: Served, client: str, stream: bool) -> None:
     """Each third response comes again in place of the next one."""
     previous: list[dict[str, object]] = []
 
@@ -252,8 +251,7 @@ async def test_proxy_that_doubles_responses_adds_no_answer(endpoint: Opener, cli
         await reply(asked, previous[-1] if repeated else correct)
         previous.append(correct)
 
-    async with raw_server(script) as server:
-        asking = endpoint(server.base_url, client=client, stream=stream)
+    async with served(script, client=client, stream=stream) as (server, asking):
         answers = [(await asking.sample(question(number), range(number, number + 1)))[0] for number in range(9)]
         assert [answer.text for answer in answers] == [f"answer {number}" for number in range(9)]
         assert len(server.seen) > 9
@@ -264,10 +262,9 @@ PAGE = b"<!DOCTYPE html>\n<html><head><title>Welcome to\n nginx!</title></head><
 
 
 @pytest.mark.parametrize(("before", "client", "stream"), in_turns([b"", BOM_UTF8 + b" \n"], EACH_CLIENT, [True, False]))
-async def test_web_page_ends_at_once(endpoint: Opener, client: str, stream: bool, before: bytes) -> None:
+async def test_web_page_ends_at_once(served: Served, client: str, stream: bool, before: bytes) -> None:
     script = replying(before + PAGE, "Content-Type: text/html")
-    async with raw_server(script, pages={"/v1/models": script}) as server:
-        asking = endpoint(server.base_url, client=client, stream=stream)
+    async with served(script, pages={"/v1/models": script}, client=client, stream=stream) as (_, asking):
         with pytest.raises(Rejected, match=r"HTTP 200 with a web page \('Welcome to nginx!'\).*check base_url"):
             await asking.sample(CHAT, range(1))
         health = await asking.check()

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 
 import numpy as np
 import pytest
-from endpoint_opener import Opener, ask, hang
+from endpoint_opener import Opener, Served, ask, hang
 from patient_time import until
 from raw_servers import CHAT, Exchange, RawServer, raw_server, replying
 
@@ -38,28 +38,6 @@ async def test_a_request_in_flight_on_a_stuck_replica_is_sent_elsewhere(endpoint
     assert model.stats.errors["replica_lost"] == stuck.counts["hang"] > 0
     lost, kept = model.stats.replicas
     assert lost.trouble and not lost.healthy and kept.healthy and not kept.trouble
-
-
-@pytest.mark.slow
-async def test_a_replica_that_dies_leaves_its_work_and_comes_back(endpoint: Opener, unused_tcp_port: int) -> None:
-    async with SimulatedServer(WORLD, port=unused_tcp_port) as first, SimulatedServer(WORLD) as second:
-        model = endpoint(first.base_url, second.base_url, in_flight=4, retry_for=60.0)
-        work = [asyncio.create_task(model.sample(question(1 + i % 4), range(i, i + 1))) for i in range(60)]
-        await asyncio.sleep(0.1)
-        await first.die()
-        answers = [answer for (answer,) in await asyncio.gather(*work)]
-        assert not model.stats.replicas[0].healthy
-        await first.listen()
-        for _ in range(100):
-            await asyncio.sleep(0.02)
-            if model.stats.replicas[0].healthy:
-                break
-        later = await asyncio.gather(*(model.sample(question(1), range(i, i + 1)) for i in range(8)))
-        assert {answer[0].replica for answer in later} == {first.base_url, second.base_url}
-    async with SimulatedServer(WORLD) as alone:
-        calm = endpoint(alone.base_url)
-        expected = await asyncio.gather(*(calm.sample(question(1 + i % 4), range(i, i + 1)) for i in range(60)))
-    assert [(answer.seed, answer.text) for answer in answers] == [(a.seed, a.text) for (a,) in expected]
 
 
 async def test_a_single_replica_that_restarts_is_waited_for(endpoint: Opener, unused_tcp_port: int) -> None:
@@ -158,15 +136,14 @@ async def test_a_silent_server_is_given_up_with_all_that_it_has(endpoint: Opener
 
 
 @pytest.mark.slow
-async def test_answers_are_signs_of_life_where_no_health_check_is(endpoint: Opener, short_probes: None) -> None:
+async def test_answers_are_signs_of_life_where_no_health_check_is(served: Served, short_probes: None) -> None:
     """They take 8 s together, and the model's patience is 3."""
 
     async def slowly(asked: Exchange) -> None:
         await asyncio.sleep(2.0 * (asked.index + 1))
         await asked.answer("42")
 
-    async with raw_server(slowly, pages={"/health": Starved().health}) as server:
-        model = endpoint(server.base_url, timeout=1800.0, retry_for=3.0)
+    async with served(slowly, pages={"/health": Starved().health}, timeout=1800.0, retry_for=3.0) as (_, model):
         assert [answer.attempts for answer in await ask(model, 4)] == [1] * 4
 
 
@@ -195,13 +172,12 @@ async def test_a_request_ended_once_gets_twice_as_many_probes(
     assert silences == [first.base_url] * DEFAULT.probe_misses + [second.base_url] * 2 * DEFAULT.probe_misses
 
 
-async def test_a_server_without_health_lives_by_its_models(endpoint: Opener) -> None:
+async def test_a_server_without_health_lives_by_its_models(served: Served) -> None:
     async def slowly(asked: Exchange) -> None:
         await asyncio.sleep(0.4)
         await asked.answer("42")
 
-    async with raw_server(slowly, health=404) as server:
-        model = endpoint(server.base_url)
+    async with served(slowly, health=404) as (_, model):
         assert (await model.sample(CHAT, range(1)))[0].text == "42"
         assert model.stats.errors == {}
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 from conftest import QUICK
-from endpoint_opener import CLIENTS, Opener, answer, ask, first, hang
+from endpoint_opener import CLIENTS, Opener, Served, answer, ask, first, hang
 from patient_time import HANGS
 from raw_servers import CHAT, Exchange, Script, raw_server, replying
 
@@ -43,9 +43,8 @@ class Leave:
 
 
 @CLIENTS
-async def test_it_has_no_answer_and_others_have_theirs(endpoint: Opener, client: str) -> None:
-    async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, client=client, in_flight=2, max_tokens=500, retry_for=300.0)
+async def test_it_has_no_answer_and_others_have_theirs(served: Served, client: str) -> None:
+    async with served(failing(BAD), client=client, in_flight=2, max_tokens=500, retry_for=300.0) as (_, model):
         answers = await ask(model, 40)
     (unanswered,) = [answer for answer in answers if answer.signals]
     assert (unanswered.seed, unanswered.text, unanswered.signals) == (BAD, "", {"unanswered"})
@@ -56,16 +55,15 @@ async def test_it_has_no_answer_and_others_have_theirs(endpoint: Opener, client:
 
 
 @pytest.mark.parametrize("at_an_earlier_start", [False, True])
-async def test_where_nothing_else_is_asked_a_tiny_request_is(endpoint: Opener, at_an_earlier_start: bool) -> None:
-    async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, has_answered=at_an_earlier_start)
+async def test_where_nothing_else_is_asked_a_tiny_request_is(served: Served, at_an_earlier_start: bool) -> None:
+    async with served(failing(BAD), max_tokens=500, retry_for=300.0, has_answered=at_an_earlier_start) as (_, model):
         if not at_an_earlier_start:
             await model.sample(CHAT, range(1))
         (answer,) = await model.sample(CHAT, range(BAD, BAD + 1))
     assert answer.signals == {"unanswered"} and answer.attempts <= 12
 
 
-async def test_answers_that_come_while_a_tiny_request_is_asked_count(endpoint: Opener) -> None:
+async def test_answers_that_come_while_a_tiny_request_is_asked_count(served: Served) -> None:
     another = BAD + 1
     failed, is_asked, may_end, is_over = {BAD: 0, another: 0}, asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -84,8 +82,7 @@ async def test_answers_that_come_while_a_tiny_request_is_asked_count(endpoint: O
             is_over.set() if seed == BAD else await is_over.wait()
         await asked.reply(500, WORDS)
 
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, max_tokens=500, retry_for=300.0)
+    async with served(script, max_tokens=500, retry_for=300.0) as (_, model):
         await model.sample(CHAT, range(1))
         first = asyncio.create_task(model.sample(CHAT, range(BAD, BAD + 1)))
         await is_asked.wait()
@@ -102,7 +99,7 @@ UNPAUSED = EndpointSettings(tick=0.1, backoff=0.01, longest_pause=0.001, probe_e
 
 @pytest.mark.parametrize(("retry_for", "settings", "attempts"), [(0.0, QUICK, 5), (300.0, UNPAUSED, 6)])
 async def test_under_caps_one_tiny_request_is_asked_and_counted(
-    endpoint: Opener, retry_for: float, settings: EndpointSettings, attempts: int
+    served: Served, retry_for: float, settings: EndpointSettings, attempts: int
 ) -> None:
     """Five attempts, and with patience one after the tiny request, not as many as the patience would allow."""
     counted: list[int] = []
@@ -111,8 +108,7 @@ async def test_under_caps_one_tiny_request_is_asked_and_counted(
         counted.append(sum(asked.body["max_tokens"] != 500 for asked in server.seen))
         return True
 
-    async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, max_tokens=500, retry_for=retry_for, settings=settings)
+    async with served(failing(BAD), max_tokens=500, retry_for=retry_for, settings=settings) as (server, model):
         await model.sample(CHAT, range(1), again)
         (answer,) = await asyncio.wait_for(model.sample(CHAT, range(BAD, BAD + 1), again), HANGS)
     assert answer.signals == {"unanswered"} and answer.attempts == attempts
@@ -121,25 +117,23 @@ async def test_under_caps_one_tiny_request_is_asked_and_counted(
 
 
 @pytest.mark.slow
-async def test_under_caps_one_tiny_request_is_asked_of_a_server_that_is_down(endpoint: Opener) -> None:
+async def test_under_caps_one_tiny_request_is_asked_of_a_server_that_is_down(served: Served) -> None:
     """However many requests wait for it, until it answers again."""
     is_down = first(1 + 6 * 30, replying(WORDS, status=500))
-    async with raw_server(first(1, answer, is_down)) as server:
-        model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, settings=UNPAUSED)
+    async with served(first(1, answer, is_down), max_tokens=500, retry_for=300.0, settings=UNPAUSED) as (server, model):
         await model.sample(CHAT, range(1), Leave())
         answers = await asyncio.wait_for(ask(model, 6, 1, Leave()), HANGS)
     assert [answer.text for answer in answers] == ["42"] * 6
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
-async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_request(endpoint: Opener) -> None:
+async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_request(served: Served) -> None:
     async def script(asked: Exchange) -> None:
         if asked.body["max_tokens"] != 500:
             await asyncio.sleep(1.0)  # all the others wait for it by then
         await failing(*range(1, 7))(asked)
 
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, max_tokens=500, settings=UNPAUSED)
+    async with served(script, max_tokens=500, settings=UNPAUSED) as (server, model):
         await model.sample(CHAT, range(1), Leave())
         answers = await ask(model, 6, 1, Leave())
     assert [answer.signals for answer in answers] == [{"unanswered"}] * 6
@@ -147,9 +141,8 @@ async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_req
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
-async def test_under_caps_that_are_reached_nothing_more_is_asked(endpoint: Opener) -> None:
-    async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, max_tokens=500)
+async def test_under_caps_that_are_reached_nothing_more_is_asked(served: Served) -> None:
+    async with served(failing(BAD), max_tokens=500) as (server, model):
         await model.sample(CHAT, range(1), Leave(0))
         with pytest.raises(RetryNotAllowed):
             await model.sample(CHAT, range(BAD, BAD + 1), Leave(0))
@@ -162,11 +155,10 @@ async def test_under_caps_that_are_reached_nothing_more_is_asked(endpoint: Opene
     ids=["never answered", "answered before", "under caps"],
 )
 async def test_who_fails_everything_loses_the_model(
-    endpoint: Opener, answered_before: bool, leave: RetryGate | None
+    served: Served, answered_before: bool, leave: RetryGate | None
 ) -> None:
     fails = replying(WORDS, status=500)
-    async with raw_server(first(1, answer, fails) if answered_before else fails) as server:
-        model = endpoint(server.base_url, max_tokens=500)
+    async with served(first(1, answer, fails) if answered_before else fails, max_tokens=500) as (_, model):
         if answered_before:
             await model.sample(CHAT, range(1), leave)
         with pytest.raises(Unavailable, match="given up after 5 attempts"):
@@ -176,12 +168,11 @@ async def test_who_fails_everything_loses_the_model(
 @pytest.mark.parametrize("has_answered", [False, True])
 @pytest.mark.parametrize("in_flight", [1, 32])
 async def test_a_server_that_fails_everything_is_given_up_as_soon_with_many_requests_and_more_to_come(
-    endpoint: Opener, has_answered: bool, in_flight: int
+    served: Served, has_answered: bool, in_flight: int
 ) -> None:
     loop, settings = asyncio.get_running_loop(), EndpointSettings()
     options = {"in_flight": in_flight, "retry_for": 60.0, "settings": settings, "has_answered": has_answered}
-    async with raw_server(replying({"choices": []})) as server:
-        model = endpoint(server.base_url, **options)
+    async with served(replying({"choices": []}), **options) as (_, model):
         asked = [model.sample(CHAT, range(seed, seed + 1)) for seed in (*range(in_flight), *range(100, 200))]
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {Unavailable}
@@ -206,14 +197,13 @@ async def test_a_server_that_fails_everything_does_not_lose_the_model_while_anot
         assert [answer.text for answer in await ask(model, 64)] == ["42"] * 64
 
 
-async def test_a_server_that_was_given_up_is_asked_again_after_each_pause(endpoint: Opener) -> None:
+async def test_a_server_that_was_given_up_is_asked_again_after_each_pause(served: Served) -> None:
     is_well = False
 
     async def script(asked: Exchange) -> None:
         await (asked.answer("42") if is_well else asked.reply(500, WORDS))
 
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, retry_for=10.0, settings=EndpointSettings())
+    async with served(script, retry_for=10.0, settings=EndpointSettings()) as (_, model):
         with pytest.raises(Unavailable):
             await model.sample(CHAT, range(1))
         is_well = True
@@ -298,9 +288,8 @@ NOT_LOST = {
 
 @pytest.mark.parametrize("what", [reset, replying({"choices": []}), hang], ids=["reset", "garbled", "hang"])
 @pytest.mark.parametrize("seeds", [range(1), range(3)])
-async def test_what_was_lost_is_asked_again_with_leave_only(endpoint: Opener, what: Script, seeds: range) -> None:
-    async with raw_server(first(9, what)) as server:
-        model = endpoint(server.base_url, timeout=0.2, samples_per_request=3)
+async def test_what_was_lost_is_asked_again_with_leave_only(served: Served, what: Script, seeds: range) -> None:
+    async with served(first(9, what), timeout=0.2, samples_per_request=3) as (server, model):
         leave = Leave(1)
         with pytest.raises(RetryNotAllowed):
             await model.sample(CHAT, seeds, leave)
@@ -312,16 +301,15 @@ async def test_what_was_lost_is_asked_again_with_leave_only(endpoint: Opener, wh
 
 
 @pytest.mark.parametrize("name", [*LOST, *NOT_LOST])
-async def test_what_was_lost_needs_leave_and_what_failed_none(endpoint: Opener, name: str) -> None:
+async def test_what_was_lost_needs_leave_and_what_failed_none(served: Served, name: str) -> None:
     lost = 2 if name in LOST else 0
     leave = Leave(9 if lost else 0)
-    async with raw_server(first(2, (LOST | NOT_LOST)[name])) as server:
-        model = endpoint(server.base_url, stream=name == "broken stream")
+    async with served(first(2, (LOST | NOT_LOST)[name]), stream=name == "broken stream") as (_, model):
         (answer,) = await model.sample(CHAT, range(1), leave)
     assert (answer.text, leave.asked, model.stats.lost) == ("42", lost, lost)
 
 
-async def test_answers_that_go_with_a_lost_one_are_lost_too(endpoint: Opener) -> None:
+async def test_answers_that_go_with_a_lost_one_are_lost_too(served: Served) -> None:
     """Three travel together, run out of time, and are asked one by one: one of them is lost for good."""
 
     async def script(asked: Exchange) -> None:
@@ -332,8 +320,7 @@ async def test_answers_that_go_with_a_lost_one_are_lost_too(endpoint: Opener) ->
         else:
             await asked.answer("fine")
 
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, timeout=0.2, samples_per_request=3)
+    async with served(script, timeout=0.2, samples_per_request=3) as (_, model):
         with pytest.raises(RetryNotAllowed):
             await model.sample(CHAT, range(3), Leave(1))
     assert model.stats.lost == 3 + 3

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS
+from endpoint_opener import CLIENTS, Served
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_servers import CHAT, raw_server, replying
+from raw_servers import CHAT, replying
 
 from adaptive_eval.endpoints.failures import Failure, FailureKind, find_error
 from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
@@ -41,13 +41,12 @@ def test_what_is_no_json_is_refused(body: bytes) -> None:
 
 @CLIENTS
 @pytest.mark.parametrize("stream", [False, True])
-async def test_flaws_and_byte_order_marks_make_no_answer_unreadable(endpoint: Any, client: str, stream: bool) -> None:
+async def test_flaws_and_byte_order_marks_make_no_answer_unreadable(served: Served, client: str, stream: bool) -> None:
     part = b"delta" if stream else b"message"
     payload = rb'{"choices": [{"index": 0, "%s": {"content": "\ud800 42"}, "finish_reason": "stop"}]}' % part
 
     body = b"data: %s\n\ndata: [DONE]\n\n" % payload if stream else payload
-    async with raw_server(replying(BOM_UTF8 + body)) as server:
-        opened = endpoint(server.base_url, key="k", client=client, stream=stream)
+    async with served(replying(BOM_UTF8 + body), key="k", client=client, stream=stream) as (_, opened):
         (answer,) = await opened.sample(CHAT, range(7, 8))
     assert (answer.text, answer.attempts) == ("? 42", 1)
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from endpoint_opener import CLIENTS, Opener, ask, first, hang
+from endpoint_opener import CLIENTS, Opener, Served, ask, first, hang
 from raw_servers import CHAT, TEXT, Exchange, Script, raw_server, replying
 
 from adaptive_eval.base.errors import ConfigError, Rejected, Unavailable
@@ -26,13 +26,12 @@ def failing(times: int, failure: Script) -> Script:
 
 
 @CLIENTS
-async def test_an_answer(endpoint: Opener, client: str) -> None:
+async def test_an_answer(served: Served, client: str) -> None:
     async def thoughtfully(asked: Exchange) -> None:
         await asyncio.sleep(0.25)
         await by_seed(asked)
 
-    async with raw_server(thoughtfully) as server:
-        model = endpoint(server.base_url, client=client, key="sk-123456", temperature=0.5, top_k=7)
+    async with served(thoughtfully, client=client, key="sk-123456", temperature=0.5, top_k=7) as (server, model):
         (answer,) = await model.sample(CHAT, range(9, 10))
         (asked,) = server.seen
     assert (answer.text, answer.seed, answer.attempts, answer.replica) == ("#9", 9, 1, server.base_url)
@@ -71,9 +70,8 @@ FAILURES: dict[str, tuple[Script, str]] = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-async def test_a_failed_request_is_repeated_with_the_same_body(endpoint: Opener, name: str) -> None:
-    async with raw_server(failing(2, FAILURES[name][0])) as server:
-        model = endpoint(server.base_url, attempts=5)
+async def test_a_failed_request_is_repeated_with_the_same_body(served: Served, name: str) -> None:
+    async with served(failing(2, FAILURES[name][0]), attempts=5) as (server, model):
         (answer,) = await model.sample(CHAT, range(9, 10))
         assert (answer.text, answer.attempts) == ("#9", 3)
         assert len({asked.raw for asked in server.seen}) == 1
@@ -90,20 +88,13 @@ async def test_failures_use_up_the_attempts(endpoint: Opener, waits: list[float]
     assert all(0.0 <= wait <= bound for wait, bound in zip(waits, (1.0, 2.0), strict=True))
 
 
-async def test_attempts_do_not_run_out_before_patience(endpoint: Opener) -> None:
-    async with raw_server(failing(7, FAILURES["server error"][0])) as server:
-        (answer,) = await endpoint(server.base_url, attempts=2, retry_for=30.0).sample(CHAT, range(1))
-    assert answer.attempts == 8
-
-
 @CLIENTS
-async def test_errors_that_are_answers(endpoint: Opener, client: str) -> None:
+async def test_errors_that_are_answers(served: Served, client: str) -> None:
     async def script(asked: Exchange) -> None:
         code = ("context_length_exceeded", "content_filter")[asked.index]
         await asked.reply(400, {"error": {"message": "no", "code": code}})
 
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, client=client)
+    async with served(script, client=client) as (_, model):
         answers = [await model.sample(CHAT, range(seed, seed + 1)) for seed in (5, 6)]
     expected = [({"context_length"}, "", 5), ({"content_filter"}, "", 6)]
     assert [(answer.signals, answer.text, answer.seed) for (answer,) in answers] == expected
@@ -112,7 +103,7 @@ async def test_errors_that_are_answers(endpoint: Opener, client: str) -> None:
 # -- waiting as told ---------------------------------------------------------------------------------------------
 
 
-async def test_retry_after_is_honoured_by_everyone(endpoint: Opener) -> None:
+async def test_retry_after_is_honoured_by_everyone(served: Served) -> None:
     times: list[float] = []
     refused_once = failing(1, replying(b"{}", "Retry-After: 0.3", status=429))
 
@@ -120,8 +111,7 @@ async def test_retry_after_is_honoured_by_everyone(endpoint: Opener) -> None:
         times.append(asyncio.get_running_loop().time())
         await refused_once(asked)
 
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url)
+    async with served(script) as (_, model):
         refused = asyncio.create_task(model.sample(CHAT, range(1)))
         await asyncio.sleep(0.1)
         await asyncio.gather(refused, ask(model, 4, 1))
@@ -141,9 +131,8 @@ async def test_requests_per_minute(endpoint: Opener, waits: list[float]) -> None
     assert sorted(waits) == pytest.approx([1.0, 2.0, 3.0, 4.0], abs=0.05)
 
 
-async def test_tokens_per_minute_follow_what_is_used(endpoint: Opener, waits: list[float]) -> None:
-    async with raw_server(by_seed) as server:
-        model = endpoint(server.base_url, tokens_per_minute=60.0 * 80)
+async def test_tokens_per_minute_follow_what_is_used(served: Served, waits: list[float]) -> None:
+    async with served(by_seed, tokens_per_minute=60.0 * 80) as (_, model):
         for i in range(4):
             await model.sample(CHAT, range(i, i + 1))
     # 8 tokens an answer at 80 a second; the first guess was corrected before it could hurt
@@ -155,9 +144,8 @@ async def test_tokens_per_minute_follow_what_is_used(endpoint: Opener, waits: li
 
 
 @CLIENTS
-async def test_over_the_time_limit_it_is_asked_again_and_then_an_answer(endpoint: Opener, client: str) -> None:
-    async with raw_server(hang) as server:
-        model = endpoint(server.base_url, client=client, timeout=0.1, attempts=3)
+async def test_over_the_time_limit_it_is_asked_again_and_then_an_answer(served: Served, client: str) -> None:
+    async with served(hang, client=client, timeout=0.1, attempts=3) as (server, model):
         (answer,) = await model.sample(CHAT, range(8, 9))
         assert len(server.seen) == 3
         assert len({asked.raw for asked in server.seen}) == 1
@@ -165,13 +153,12 @@ async def test_over_the_time_limit_it_is_asked_again_and_then_an_answer(endpoint
     assert model.stats.errors == {"timed_out": 3}
 
 
-async def test_time_in_the_queue_is_not_counted(endpoint: Opener) -> None:
+async def test_time_in_the_queue_is_not_counted(served: Served) -> None:
     async def slowly(asked: Exchange) -> None:
         await asyncio.sleep(0.1)
         await by_seed(asked)
 
-    async with raw_server(slowly) as server:
-        model = endpoint(server.base_url, timeout=0.3, in_flight=1)
+    async with served(slowly, timeout=0.3, in_flight=1) as (_, model):
         assert [answer.text for answer in await ask(model, 8)] == [f"#{seed}" for seed in range(8)]
     assert model.stats.errors == {}
 
@@ -180,17 +167,15 @@ async def test_time_in_the_queue_is_not_counted(endpoint: Opener) -> None:
 
 
 @CLIENTS
-async def test_several_answers_travel_together(endpoint: Opener, client: str) -> None:
-    async with raw_server(by_seed) as server:
-        model = endpoint(server.base_url, client=client, samples_per_request=4)
+async def test_several_answers_travel_together(served: Served, client: str) -> None:
+    async with served(by_seed, client=client, samples_per_request=4) as (server, model):
         answers = await model.sample(CHAT, range(10, 20))
         assert sorted((asked.body["seed"], asked.body.get("n")) for asked in server.seen) == [(10, 4), (14, 4), (18, 2)]
     assert [(answer.text, answer.seed) for answer in answers] == [(f"#{seed}", seed) for seed in range(10, 20)]
 
 
-async def test_a_server_that_ignores_n_is_found_out(endpoint: Opener) -> None:
-    async with raw_server(lambda asked: asked.answer(f"#{asked.body['seed']}")) as server:
-        model = endpoint(server.base_url, samples_per_request=4)
+async def test_a_server_that_ignores_n_is_found_out(served: Served) -> None:
+    async with served(lambda asked: asked.answer(f"#{asked.body['seed']}"), samples_per_request=4) as (server, model):
         first = await model.sample(CHAT, range(10, 14))
         assert [asked.body.get("n", 1) for asked in server.seen] == [4, 1, 1, 1]
         second = await model.sample(CHAT, range(20, 24))
@@ -199,7 +184,7 @@ async def test_a_server_that_ignores_n_is_found_out(endpoint: Opener) -> None:
 
 
 @pytest.mark.parametrize("fails_first", [False, True])
-async def test_a_server_that_refuses_n_is_asked_singly(endpoint: Opener, fails_first: bool) -> None:
+async def test_a_server_that_refuses_n_is_asked_singly(served: Served, fails_first: bool) -> None:
     async def no_n(asked: Exchange) -> None:
         if asked.index == 0 and fails_first:
             await refusing(503)(asked)
@@ -208,28 +193,26 @@ async def test_a_server_that_refuses_n_is_asked_singly(endpoint: Opener, fails_f
         else:
             await by_seed(asked)
 
-    async with raw_server(no_n) as server:
-        model = endpoint(server.base_url, samples_per_request=3)
+    async with served(no_n, samples_per_request=3) as (server, model):
         answers = await model.sample(CHAT, range(3))
     assert [answer.text for answer in answers] == ["#0", "#1", "#2"]
     (notice,) = model.stats.notices
     assert notice.text == "its server refuses n = 3: HTTP 400: n must be 1; it is asked for 1 at a time"
 
 
-async def test_one_long_answer_does_not_take_the_others_with_it(endpoint: Opener) -> None:
+async def test_one_long_answer_does_not_take_the_others_with_it(served: Served) -> None:
     async def long_seed_two(asked: Exchange) -> None:
         if asked.body.get("n", 1) == 4 or asked.body["seed"] == 2:
             await asyncio.sleep(5)
         await by_seed(asked)
 
-    async with raw_server(long_seed_two) as server:
-        model = endpoint(server.base_url, samples_per_request=4, timeout=0.1, attempts=2)
+    async with served(long_seed_two, samples_per_request=4, timeout=0.1, attempts=2) as (_, model):
         answers = await model.sample(CHAT, range(4))
     assert [answer.text for answer in answers] == ["#0", "#1", "", "#3"]
     assert answers[2].signals == {"timed_out"}
 
 
-async def test_one_failure_among_several_requests_leaves_none_behind(endpoint: Opener) -> None:
+async def test_one_failure_among_several_requests_leaves_none_behind(served: Served) -> None:
     async def seed_one_fails(asked: Exchange) -> None:
         if asked.body["seed"] == 1:
             await refusing(401)(asked)
@@ -237,8 +220,7 @@ async def test_one_failure_among_several_requests_leaves_none_behind(endpoint: O
             await asyncio.sleep(0.05)
             await by_seed(asked)
 
-    async with raw_server(seed_one_fails) as server:
-        model = endpoint(server.base_url)
+    async with served(seed_one_fails) as (_, model):
         with pytest.raises(Rejected):
             await model.sample(CHAT, range(4))
         assert model.stats.in_flight == 0

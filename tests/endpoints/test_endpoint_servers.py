@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from endpoint_opener import Opener, ask
+from endpoint_opener import Opener, Served, ask
 from raw_servers import CHAT, Exchange, Script, raw_server, replying
 
 from adaptive_eval.base.errors import Rejected
@@ -48,9 +48,8 @@ def llama(props: Script = replying(PROPS)) -> dict[str, Script]:  # noqa: B008
 # -- whether it serves the model -----------------------------------------------------------------------------------
 
 
-async def test_a_model_that_is_not_on_the_list_is_refused_though_it_would_be_answered(endpoint: Opener) -> None:
-    async with raw_server(naming("other"), pages=models({"id": "other"}, {"id": "third"})) as server:
-        model = endpoint(server.base_url)
+async def test_a_model_that_is_not_on_the_list_is_refused_though_it_would_be_answered(served: Served) -> None:
+    async with served(naming("other"), pages=models({"id": "other"}, {"id": "third"})) as (server, model):
         for _ in range(2):
             with pytest.raises(
                 Rejected, match="has no model 'm', only other, third: set `model` to one.*names 'other'"
@@ -87,9 +86,8 @@ async def test_a_replica_that_serves_another_model_is_set_aside_until_it_serves_
 
 
 @pytest.mark.parametrize("named", ["m", "m-2026-01-01"])
-async def test_a_list_may_leave_out_what_is_served_all_the_same(endpoint: Opener, named: str) -> None:
-    async with raw_server(naming(named), pages=models({"id": "other"})) as server:
-        model = endpoint(server.base_url)
+async def test_a_list_may_leave_out_what_is_served_all_the_same(served: Served, named: str) -> None:
+    async with served(naming(named), pages=models({"id": "other"})) as (_, model):
         assert (await model.sample(CHAT, range(1)))[0].text == "42"
         assert (await model.check()).ok
     assert model.stats.notices == ()
@@ -155,9 +153,8 @@ async def test_a_server_that_was_gone_is_met_anew(endpoint: Opener) -> None:
         *((name, False) for name in ("m-2026-01-01", "org/m-001", "m-latest", "m.gguf")),
     ],
 )
-async def test_another_version_is_told_and_a_date_is_none(endpoint: Opener, named: str, expected: bool) -> None:
-    async with raw_server(naming(named)) as server:
-        model = endpoint(server.base_url)
+async def test_another_version_is_told_and_a_date_is_none(served: Served, named: str, expected: bool) -> None:
+    async with served(naming(named)) as (_, model):
         await model.sample(CHAT, range(1))
     assert [notice.kind for notice in model.stats.notices] == ["named"] * expected
 
@@ -165,9 +162,8 @@ async def test_another_version_is_told_and_a_date_is_none(endpoint: Opener, name
 # -- llama-server --------------------------------------------------------------------------------------------------
 
 
-async def test_its_defaults_that_cut_the_distribution_are_told(endpoint: Opener) -> None:
-    async with raw_server(naming("llama"), pages=llama()) as server:
-        model = endpoint(server.base_url, top_p=0.9)
+async def test_its_defaults_that_cut_the_distribution_are_told(served: Served) -> None:
+    async with served(naming("llama"), pages=llama(), top_p=0.9) as (_, model):
         await model.sample(CHAT, range(1))
         (replica,) = (await model.check()).replicas
     (notice,) = model.stats.notices
@@ -180,17 +176,15 @@ async def test_its_defaults_that_cut_the_distribution_are_told(endpoint: Opener)
     "values",
     [{"top_k": 0, "top_p": 1.0, "min_p": 0.0}, {"temperature": 0.0}, {"extra_body": {"top_k": 5}, "top_p": 1.0}],
 )
-async def test_nothing_is_told_where_nothing_is_left_to_it(endpoint: Opener, values: dict[str, Any]) -> None:
-    async with raw_server(naming("m"), pages=llama()) as server:
-        model = endpoint(server.base_url, **values)
+async def test_nothing_is_told_where_nothing_is_left_to_it(served: Served, values: dict[str, Any]) -> None:
+    async with served(naming("m"), pages=llama(), **values) as (_, model):
         await model.sample(CHAT, range(1))
     assert model.stats.notices == ()
 
 
 @pytest.mark.parametrize("props", [replying({}, status=404), replying({"default_generation_settings": []})])
-async def test_its_usual_defaults_are_told_where_it_does_not_say(endpoint: Opener, props: Script) -> None:
-    async with raw_server(naming("m"), pages=llama(props)) as server:
-        model = endpoint(server.base_url)
+async def test_its_usual_defaults_are_told_where_it_does_not_say(served: Served, props: Script) -> None:
+    async with served(naming("m"), pages=llama(props)) as (_, model):
         await model.sample(CHAT, range(1))
     (notice,) = model.stats.notices
     assert "(top_k 40, top_p 0.95, min_p 0.05)" in notice.text
@@ -209,9 +203,8 @@ async def spoken(asked: Exchange) -> None:
     await asked.reply(200, body)
 
 
-async def test_the_tokens_of_several_answers_are_counted_one_by_one(endpoint: Opener) -> None:
-    async with raw_server(spoken, pages=llama()) as server:
-        model = endpoint(server.base_url, samples_per_request=4, top_k=0, top_p=1.0, min_p=0.0)
+async def test_the_tokens_of_several_answers_are_counted_one_by_one(served: Served) -> None:
+    async with served(spoken, pages=llama(), samples_per_request=4, top_k=0, top_p=1.0, min_p=0.0) as (_, model):
         answers = await model.sample(CHAT, range(4))
     assert [answer.completion_tokens for answer in answers] == [3, 10, 17, 24]
     assert sum(answer.prompt_tokens for answer in answers) == 9

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import httpx2
 import pytest
-from endpoint_opener import EACH_CLIENT, Opener, first, opened_caller
+from endpoint_opener import EACH_CLIENT, Served, first, opened_caller
 from patient_time import HANGS
 from raw_servers import CHAT, Exchange, raw_server, replying
 from thoroughness import in_turns
@@ -365,15 +365,14 @@ async def test_what_is_all_framing_is_refused_before_much_of_it_is_read(client: 
     assert 0 < sent[0] < MOST_BYTES
 
 
-async def test_a_body_of_many_small_chunks_is_read(endpoint: Opener) -> None:
+async def test_a_body_of_many_small_chunks_is_read(served: Served) -> None:
     """A token at a time, or a letter of a short answer."""
 
     async def letters(asked: Exchange) -> None:
         text = b'{"choices": [{"index": 0, "message": {"content": "%s"}, "finish_reason": "stop"}]}' % (b"4" * 5000)
         await asked.send(CHUNKED + b"".join(b"1\r\n%c\r\n" % letter for letter in text) + b"0\r\nA: b\r\n\r\n")
 
-    async with raw_server(letters) as server:
-        model = endpoint(server.base_url)
+    async with served(letters) as (_, model):
         for _ in range(2):
             (answer,) = await model.sample(CHAT, range(1))
             assert answer.text == "4" * 5000

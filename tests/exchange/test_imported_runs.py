@@ -328,19 +328,6 @@ def test_what_has_no_grade_is_a_gap_where_there_is_nothing_to_grade(site: Site, 
 
 
 @pytest.mark.slow
-def test_arrays_keep_the_numbers_of_their_trials(site: Site, full_run: FullRun) -> None:
-    """They tell no seeds: a trial that they lack is asked for, and no other has its number."""
-    config, run = site.write(), site.directory()
-    log = lines(site.folder / "log.jsonl", full_run.interrupted)
-    taken(log, "--to", site.directory("killed"), "--config", config)
-    taken(export(site.directory("killed"), "npz").path, "--to", run, "--config", config)
-    assert outcomes(run) == outcomes(site.directory("killed"))
-    assert site.run(config).exit_code in ENDED
-    after = outcomes(run)
-    assert {**full_run.result.outcomes, **after} == {**after, **full_run.result.outcomes}
-
-
-@pytest.mark.slow
 def test_a_seed_that_would_be_asked_again_is_refused(site: Site) -> None:
     trials = {"min": 2, "max": 30, "seeds": "consecutive"}
     rows = [

@@ -109,12 +109,13 @@ def test_a_wrong_row_is_named(tmp_path: Path, row: dict[str, object], problem: s
         assert f"{path}: line {at}: {problem}" in refusal(path, "--to", tmp_path / "run")
 
 
-def test_an_array_of_outcomes_or_of_counts(tmp_path: Path) -> None:
-    outcome = np.array([[[0, 1, -1], [1, 1, 1]], [[1, 0, 1], [-1, -1, -1]]])
-    np.savez(tmp_path / "r.npz", R=outcome, models=["a", "b"], questions=["x", "y"])
-    taken(tmp_path / "r.npz", "--to", tmp_path / "run")
+def test_an_array_of_outcomes_or_of_counts(config: Path, tmp_path: Path) -> None:
+    """A trial that it lacks is asked for by its number where the run goes on, and no other has that."""
+    outcome = np.array([[[0, -1, 1], [1, 1, 1]], [[1, 0, 1], [-1, -1, -1]]])
+    np.savez(tmp_path / "r.npz", R=outcome, models=["a", "b"], questions=["q0", "q1"])
+    taken(tmp_path / "r.npz", "--to", tmp_path / "run", "--config", config)
     cells = {(m, q, t): outcome[m, q, t] for m, q, t in np.ndindex(outcome.shape) if outcome[m, q, t] >= 0}
-    assert outcomes(tmp_path / "run") == {("ab"[m], "xy"[q], t): c for (m, q, t), c in cells.items()}
+    assert outcomes(tmp_path / "run") == {("ab"[m], f"q{q}", t): c for (m, q, t), c in cells.items()}
     np.savez(tmp_path / "c.npz", correct=np.array([[30, 2]]), count=np.array([[60, 4]]))
     taken(tmp_path / "c.npz", "--to", tmp_path / "counts")
     first = [category or 0 for (_, question, _), category in outcomes(tmp_path / "counts").items() if question == "q1"]
