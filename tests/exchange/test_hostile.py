@@ -241,20 +241,26 @@ MIB = 2**20
 
 
 @pytest.mark.parametrize(
-    ("begins", "ends"), [(b"a,q,1\n", b"\n"), (b'a,"', b'",1\n')], ids=["hole between rows", "hole in a value"]
+    ("name", "begins", "ends", "message"),
+    [
+        ("t.csv", b"model,question,category\na,q,1\na,q,1\n", b"\n", "is not CSV: a row has more than 1,048,576 char"),
+        ("t.csv", b'model,question,category\na,q,1\na,"', b'",1\n', "is not CSV: a row has more than 1,048,576 char"),
+        ("t.json", b'{\n"eval":', b"}", "is not JSON: it has zero bytes"),
+    ],
+    ids=["between rows", "in a value", "in JSON"],
 )
-def test_a_hole_in_a_csv_file_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: bytes, ends: bytes
+def test_a_hole_in_a_file_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, begins: bytes, ends: bytes, message: str
 ) -> None:
     """A file of some kilobytes on disk may be 4 GB long."""
     monkeypatch.setattr(reader, "MOST_BYTES", MIB)
-    path = tmp_path / "t.csv"
+    path = tmp_path / name
     with path.open("wb") as file:
-        file.write(b"model,question,category\na,q,1\n" + begins)
-        file.seek(64 * MIB)
+        file.write(begins)
+        file.seek(256 * MIB)
         file.write(ends)
-    peak, message = peak_of(lambda: refusal(path))
-    assert peak < 16 * MIB and "is not CSV: a row has more than 1,048,576 characters" in message
+    peak, refused = peak_of(lambda: refusal(path))
+    assert peak < 32 * MIB and message in refused
 
 
 @pytest.mark.parametrize("row", [b"," * 500, b'"a\n",' * 500], ids=["one line", "many lines"])
@@ -265,16 +271,6 @@ def test_a_row_of_a_csv_file_has_few_values(tmp_path: Path, monkeypatch: pytest.
     assert "is not CSV: a row has more than 400 commas" in refusal(path)
     path.write_bytes(b"model,question,category\n" + b"a,q,1\n" * 500)
     taken(path, "--to", tmp_path / "run")  # each row begins anew
-
-
-def test_a_hole_in_a_json_file_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    with path.open("wb") as file:
-        file.write(b'{\n"eval":')
-        file.seek(256 * MIB)
-        file.write(b"}")
-    peak, message = peak_of(lambda: refusal(path))
-    assert peak < 64 * MIB and "is not JSON: it has zero bytes" in message
 
 
 @pytest.mark.parametrize("name", ["pipe.csv", "pipe.parquet", "pipe.eval", "pipe.json"])
