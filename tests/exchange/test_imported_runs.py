@@ -297,9 +297,7 @@ def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, full_run: FullR
     config, run = site.write(), site.directory()
     log = lines(site.folder / "log.jsonl", full_run.interrupted)
     taken(log, "--to", site.directory("killed"), "--config", config)
-    taken(
-        export(site.directory("killed"), form, site.folder / f"exported.{form}").path, "--to", run, "--config", config
-    )
+    taken(export(site.directory("killed"), form).path, "--to", run, "--config", config)
     assert set(outcomes(run)) == {(row["model"], row["question"], row["trial"]) for row in full_run.interrupted}
     header = stored_header(run)
     assert [*header.models] == ["ada", "bob", "cyd"] and [*header.questions] == [f"q{number}" for number in range(8)]

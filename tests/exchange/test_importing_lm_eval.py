@@ -10,7 +10,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from logs import imported, lines, lm_eval_row, outcomes, refusal, taken
+from logs import lines, lm_eval_row, outcomes, refusal, taken
 from stored_runs import stored_header
 from thoroughness import examples
 from typed import typed
@@ -21,7 +21,6 @@ from adaptive_eval.exchange.log_files import LogError
 from adaptive_eval.exchange.recording import recording_of_run
 from adaptive_eval.exchange.samples import Record, logged_answer
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.report.view import read_view as view_of
 
 TIME = "2026-01-02T03-04-05.678901"
 UP = {"exact_match": True, "f1": True, "errors": False, "bleu": True}
@@ -260,39 +259,30 @@ def test_identical_repeats_count_once_and_the_import_and_the_report_say_so(tmp_p
     done = taken(*files, "--to", run, "--grader", "exact")
     assert trials_of(run) == {"stuck": [1] * 10, "sampled": [8] * 10}
     assert "repeats   stuck: 70 answers" in done.output and "--repeats-are-samples" in done.output
-    warnings = [warning for warning in view_of(run).results.warnings if warning.kind == "repeats_omitted"]
+    warnings = [warning for warning in read_results(run).warnings if warning.kind == "repeats_omitted"]
     assert [(warning.model, warning.text.split()[0]) for warning in warnings] == [("stuck", "70")]
-    done = imported(files[0], "--to", tmp_path / "each", "--grader", "exact", "--repeats-are-samples")
+    done = taken(files[0], "--to", tmp_path / "each", "--grader", "exact", "--repeats-are-samples")
     assert trials_of(tmp_path / "each") == {"stuck": [8] * 10} and "repeats   " not in done.output
-    # certain repeats, too: whoever counts them as samples decides by them
-    certain = repeated_log(tmp_path, "certain", [[f"{LONG} {key}"] * 8 for key in range(10)])
-    imported(certain, files[1], "--to", tmp_path / "both", "--grader", "exact", "--repeats-are-samples")
-    results = view_of(tmp_path / "both").results
-    assert ("repeats", "certain") in {(warning.kind, warning.model) for warning in results.warnings}
-    assert {pair.verdict for pair in results.pairs} == {"resolved"}
-    replayed = typed("replay", tmp_path / "both").stdout
-    assert "blocked" not in replayed and "is best" in replayed
     long = repeated_log(tmp_path, "m", [[LONG, "4", LONG, "5", LONG, "4"], ["4"] * 6])
     taken(long, "--to", tmp_path / "long", "--grader", "exact")
     assert trials_of(tmp_path / "long") == {"m": [4, 6]}, "a long answer counts once even where others differ"
 
 
-@pytest.mark.slow
 def test_counted_each_they_are_an_alarm_of_the_run_and_of_its_replay(tmp_path: Path) -> None:
-    """Long answers tell by themselves; of short ones nobody can tell without knowing how they were sampled."""
-    long = [[f"{LONG} {key}"] * 8 for key in range(10)]
-    sampled = [[str(trial % 3 + 5) for trial in range(8)] for _ in range(10)]
-    texts = {"long": long, "short": [["7"] * 8] * 10, "sampled": sampled}
-    files = [repeated_log(tmp_path, name, answers) for name, answers in texts.items()]
-    run = tmp_path / "run"
+    """Who counts them as samples decides by them. Long answers tell by themselves; of short ones nobody can tell."""
+    texts = {"long": [[f"{LONG} {key}"] * 8 for key in range(10)], "short": [["7"] * 8] * 10, "sampled": SAMPLED}
+    files, run = [repeated_log(tmp_path, name, answers) for name, answers in texts.items()], tmp_path / "run"
     taken(*files, "--to", run, "--grader", "exact", "--repeats-are-samples")
-    kinds = {(warning.model, warning.kind) for warning in view_of(run).results.warnings}
+    results = read_results(run)
+    kinds = {(warning.model, warning.kind) for warning in results.warnings}
     assert {("long", "repeats"), ("short", "repeats_unclear")} <= kinds
     assert not {("short", "repeats"), ("sampled", "repeats"), ("sampled", "repeats_unclear")} & kinds
-    (alarm,) = [warning for warning in view_of(run).results.warnings if warning.kind == "repeats_count"]
+    (alarm,) = [warning for warning in results.warnings if warning.kind == "repeats_count"]
     assert alarm.model is None and "identical answers in the logs were each counted" in alarm.text
-    replayed = typed("replay", run, "--set", "trials.max=8", "--output", tmp_path / "replay")
-    assert "long: the answers of 40 of 40 pairs of trials agree word for word" in replayed.output.replace("\n", " ")
+    assert {pair.verdict for pair in results.pairs if "sampled" in (pair.first, pair.second)} == {"resolved"}
+    replayed = " ".join(typed("replay", run, "--set", "trials.max=8", "--output", tmp_path / "replay").output.split())
+    assert "long: the answers of 40 of 40 pairs of trials agree word for word" in replayed
+    assert "blocked" not in replayed and "is best" in replayed
 
 
 def test_trials_of_further_files_wait_for_each_other(tmp_path: Path) -> None:
