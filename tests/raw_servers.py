@@ -131,6 +131,11 @@ async def connections_of(serve: Serve, tls: ssl.SSLContext | None = None) -> Asy
         await _next_turns()  # in which the closed connections are let go of
 
 
+def replying(content: bytes | dict[str, object], *headers: str, status: int = 200) -> Script:
+    """A script that always says the same."""
+    return lambda asked: asked.reply(status, content, *headers)
+
+
 @asynccontextmanager
 async def raw_server(
     script: Script, health: int = 200, tls: ssl.SSLContext | None = None, pages: Mapping[str, Script] = NO_PAGES

@@ -1,13 +1,14 @@
 """Endpoints whose waits pass at once, so that a test of ten retries takes no minute."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from endpoint_opener import Opener, opened_caller
+from endpoint_opener import Opener, Served, opened_caller
+from raw_servers import NO_PAGES, RawServer, Script, raw_server
 
 from adaptive_eval.endpoints import client
 from adaptive_eval.endpoints.context import EndpointContext
@@ -64,3 +65,17 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
             return made
 
         yield opener
+
+
+@pytest.fixture
+def served(endpoint: Opener) -> Served:
+    """A server with this script, and an endpoint that asks it."""
+
+    @asynccontextmanager
+    async def serving(
+        script: Script, health: int = 200, pages: Mapping[str, Script] = NO_PAGES, **options: Any
+    ) -> AsyncIterator[tuple[RawServer, ModelEndpoint]]:
+        async with raw_server(script, health, pages=pages) as server:
+            yield server, endpoint(server.base_url, **options)
+
+    return serving

@@ -1,22 +1,25 @@
 """How the endpoints of the tests are opened (the fixture `endpoint` does it)."""
 
+import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
 import httpx2
 import pytest
-from raw_servers import Exchange, Script
+from raw_servers import CHAT, Exchange, RawServer, Script
 
 from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.sdk import SdkCaller
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.transport import Post, post_through
-from adaptive_eval.endpoints.types import EndpointConfig, Sampling
+from adaptive_eval.endpoints.types import Answer, EndpointConfig, RetryGate, Sampling
 
 Opener = Callable[..., ModelEndpoint]
+Served = Callable[..., AbstractAsyncContextManager[tuple[RawServer, ModelEndpoint]]]
 
 EACH_CLIENT = ["http", "httpx2", "openai"]
 CLIENTS = pytest.mark.parametrize("client", EACH_CLIENT)
@@ -26,6 +29,17 @@ CLIENTS = pytest.mark.parametrize("client", EACH_CLIENT)
 async def answer(asked: Exchange) -> None:
     """As many answers as are asked for."""
     await asked.answer(*["42"] * int(str(asked.body.get("n", 1))))
+
+
+async def hang(asked: Exchange) -> None:
+    """For longer than any time limit of a test."""
+    await asyncio.sleep(5)
+
+
+async def ask(model: ModelEndpoint, number: int, start: int = 0, again: RetryGate | None = None) -> list[Answer]:
+    """The answers to so many requests at once, from this seed on."""
+    tasks = (model.sample(CHAT, range(seed, seed + 1), again) for seed in range(start, start + number))
+    return [answer for answers in await asyncio.gather(*tasks) for answer in answers]
 
 
 def first(times: int, failure: Script, then: Script = answer) -> Script:

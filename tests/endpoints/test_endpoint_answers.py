@@ -27,6 +27,12 @@ def chat(payload: object, n: int = 1, **values: Any) -> list[Answer]:
     return reader(**values).answers(payload, CHAT, range(10, 10 + n), ARRIVAL)
 
 
+def tokens_of(texts: list[dict[str, object]], completion_tokens: int, **more: object) -> list[int]:
+    """How many each of these choices is said to have."""
+    usage = {"prompt_tokens": 1, "completion_tokens": completion_tokens}
+    return [answer.completion_tokens for answer in chat({"choices": texts, "usage": usage, **more}, n=len(texts))]
+
+
 def choice(content: object, reason: object = "stop", **fields: object) -> dict[str, object]:
     return {"index": 0, "message": {"role": "assistant", "content": content, **fields}, "finish_reason": reason}
 
@@ -119,21 +125,32 @@ def test_no_text_is_an_empty_answer_where_tokens_were_generated_or_are_not_count
     both = {"choices": [choice("42"), choice("") | {"index": 1}], **NO_TOKENS}
     assert [result.text for result in chat(both, n=2)] == ["42", ""]
     asked = reader()
-    came = [
-        asked.answers({"choices": [choice(text)], **NO_TOKENS}, CHAT, range(1), ResponseOrigin("here", 0.1, None, 1))
-        for text in ("42", "")
-    ]
-    assert came[1][0].signals == {"empty"}, "a server that says of a text that it has no tokens does not count them"
+    _, (empty,) = (asked.answers({**strange(text), **NO_TOKENS}, CHAT, range(1), ARRIVAL) for text in ("42", ""))
+    assert empty.signals == {"empty"}, "a server that says of a text that it has no tokens does not count them"
+
+
+def strange(content: object, reason: object = "stop") -> dict[str, object]:
+    return {"choices": [choice(content, reason)]}
+
+
+REASONS = ("abort", "error", "ERROR", "cancelled", "insufficient_system_resource", "network_error", "timeout", "null")
 
 
 @pytest.mark.parametrize(
-    "reason",
-    ["abort", "error", "ERROR", "cancelled", "insufficient_system_resource", "network_error", "timeout", "null", None],
+    ("payload", "kind"),
+    [
+        *((strange("half an ans", reason), FailureKind.SERVER_ERROR) for reason in (*REASONS, None)),
+        *((payload, FailureKind.BAD_RESPONSE) for payload in (None, "42", {}, {"choices": []}, {"choices": ["42"]})),
+        ({"choices": [{"text": "42"}]}, FailureKind.BAD_RESPONSE),
+        *((strange(content), FailureKind.BAD_RESPONSE) for content in (42, {"text": "42"})),
+        (strange([{"type": "output_text", "content": "42"}]), FailureKind.BAD_RESPONSE),
+        (strange("42", 7), FailureKind.BAD_RESPONSE),
+    ],
 )
-def test_a_server_that_gave_up_in_the_middle_has_not_answered(reason: str) -> None:
+def test_what_was_given_up_in_the_middle_or_holds_no_text_is_a_failure(payload: object, kind: FailureKind) -> None:
     with pytest.raises(Failure) as caught:
-        chat({"choices": [choice("half an ans", reason)]})
-    assert caught.value.kind is FailureKind.SERVER_ERROR
+        chat(payload)
+    assert caught.value.kind is kind
 
 
 def test_an_answer_without_a_finish_reason_has_to_be_declared_as_finished() -> None:
@@ -190,17 +207,14 @@ def test_choices_that_answer_no_request_are_refused(indices: tuple[object, ...],
 
 def test_tokens_are_shared_by_length_and_counted_by_logprobs_where_there_are_any() -> None:
     texts = [choice("x" * 30), choice("x" * 10) | {"index": 1}]
-    usage = {"prompt_tokens": 1, "completion_tokens": 20}
-    assert [a.completion_tokens for a in chat({"choices": texts, "usage": usage}, n=2)] == [15, 5]
+    assert tokens_of(texts, 20) == [15, 5]
     for made, tokens in zip(texts, (3, 2), strict=True):
         made["logprobs"] = {"content": [{"token": "x", "logprob": -1.0}] * tokens}
-    assert [a.completion_tokens for a in chat({"choices": texts, "usage": usage}, n=2)] == [3, 2]
-    assert [a.completion_tokens for a in chat({"choices": texts[:1], "usage": usage})] == [20], "with its reasoning"
+    assert tokens_of(texts, 20) == [3, 2] and tokens_of(texts[:1], 20) == [20], "with its reasoning"
     # llama-server counts the first choice only
     texts = [choice("x" * 40), choice("x" * 120) | {"index": 1}]
-    payload = {"choices": texts, "usage": {"prompt_tokens": 1, "completion_tokens": 10}, "timings": {"predicted_n": 10}}
-    assert [a.completion_tokens for a in chat(payload, n=2)] == [10, 30]
-    assert [a.completion_tokens for a in chat({**payload, "choices": texts[:1]})] == [10]
+    counts = {"predicted_n": 10}
+    assert tokens_of(texts, 10, timings=counts) == [10, 30] and tokens_of(texts[:1], 10, timings=counts) == [10]
 
 
 @pytest.mark.parametrize(
@@ -212,8 +226,7 @@ def test_tokens_are_shared_by_length_and_counted_by_logprobs_where_there_are_any
     ],
 )
 def test_an_answer_without_a_text_is_counted_as_long_as_the_others(other: dict[str, Any], tokens: list[int]) -> None:
-    texts = {"choices": [choice("x" * 30), other | {"index": 1}], "usage": {"completion_tokens": 100}}
-    assert [answer.completion_tokens for answer in chat(texts, n=2)] == tokens
+    assert tokens_of([choice("x" * 30), other | {"index": 1}], 100) == tokens
 
 
 @pytest.mark.parametrize("absurd", [2**63, 10**400, -1, 2.5, "7", None, 0])
@@ -296,25 +309,6 @@ def test_an_echoed_prompt_is_cut_off_the_text_and_its_logprobs() -> None:
     (answer,) = read.answers(payload, TEXT, range(1), ARRIVAL)
     assert (answer.text, answer.completion_tokens) == (" 42", 2)
     assert (answer.prompt_bpt, answer.completion_bpt) == (pytest.approx(1.0), pytest.approx(4.0))
-
-
-@pytest.mark.parametrize(
-    "payload", [None, "42", {}, {"choices": []}, {"choices": ["42"]}, {"choices": [{"text": "42"}]}]
-)
-def test_what_holds_no_choice_is_a_failure(payload: object) -> None:
-    with pytest.raises(Failure) as caught:
-        chat(payload)
-    assert caught.value.kind is FailureKind.BAD_RESPONSE
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [(42, "stop"), ({"text": "42"}, "stop"), ([{"type": "output_text", "content": "42"}], "stop"), ("42", 7)],
-)
-def test_what_is_no_text_is_a_failure(content: object, reason: object) -> None:
-    with pytest.raises(Failure) as caught:
-        chat({"choices": [choice(content, reason)]})
-    assert caught.value.kind is FailureKind.BAD_RESPONSE
 
 
 JSON = st.recursive(

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS, EACH_CLIENT, Opener, first
-from raw_servers import CHAT, Exchange, raw_server
+from endpoint_opener import CLIENTS, EACH_CLIENT, Opener, Served, ask, first
+from raw_servers import CHAT, Exchange, raw_server, replying
 from thoroughness import in_turns
 
 from adaptive_eval.base.errors import Copied, LaunchFailed, Rejected
@@ -72,10 +72,7 @@ STREAMS = {
 @pytest.mark.parametrize(("name", "client"), in_turns(STREAMS, EACH_CLIENT))
 async def test_a_stream_that_does_not_end_well_is_asked_again(endpoint: Opener, client: str, name: str) -> None:
     begun = b'data: {"choices": [{"index": 0, "delta": {"content": "41"}, "finish_reason": null}]}\n\n'
-
-    async def broken(asked: Exchange) -> None:
-        await asked.reply(200, begun + STREAMS[name], "Content-Type: text/event-stream")
-
+    broken = replying(begun + STREAMS[name], "Content-Type: text/event-stream")
     async with raw_server(first(1, broken, right)) as server:
         (answer,) = await endpoint(server.base_url, client=client, stream=True).sample(CHAT, range(1))
     assert (answer.text, answer.attempts) == ("42", 2)
@@ -83,10 +80,11 @@ async def test_a_stream_that_does_not_end_well_is_asked_again(endpoint: Opener, 
 
 @CLIENTS
 @WAYS
-async def test_an_unknown_finish_reason_of_all_is_named_at_once(endpoint: Opener, client: str, stream: bool) -> None:
+async def test_an_unknown_finish_reason_of_all_is_named_at_once(
+    endpoint: Opener, served: Served, client: str, stream: bool
+) -> None:
     strange = {"choices": [choice("42", "flux-capacitor")], "model": "m"}
-    async with raw_server(lambda asked: reply(asked, strange)) as server:
-        model = endpoint(server.base_url, client=client, stream=stream)
+    async with served(lambda asked: reply(asked, strange), client=client, stream=stream) as (server, model):
         with pytest.raises(Rejected, match=r"'flux_capacitor'.*set `finish_reasons: \[flux_capacitor\]` on this model"):
             await model.sample(CHAT, range(1))
         assert model.stats.lost == len(server.seen) == 2, "whether it is finished nobody knows: it is paid, twice"
@@ -101,7 +99,7 @@ async def test_an_unknown_finish_reason_of_all_is_named_at_once(endpoint: Opener
 
 @pytest.mark.parametrize(("reason", "client", "stream"), in_turns(["preempted", ""], EACH_CLIENT, [False, True]))
 async def test_a_rare_unknown_finish_reason_costs_one_answer(
-    endpoint: Opener, client: str, stream: bool, reason: str
+    served: Served, client: str, stream: bool, reason: str
 ) -> None:
     """The first answer and another one end so once, a third at every attempt."""
     odd = {0: 1, 7: 1, 11: 1000}
@@ -111,16 +109,12 @@ async def test_a_rare_unknown_finish_reason_costs_one_answer(
         odd[seed] = odd.get(seed, 0) - 1
         await reply(asked, {"choices": [choice("42", reason if odd[seed] >= 0 else "stop")], "model": "m"})
 
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, client=client, stream=stream, in_flight=2, retry_for=300.0)
+    async with served(script, client=client, stream=stream, in_flight=2, retry_for=300.0) as (_, model):
         answers = [(await model.sample(CHAT, range(seed, seed + 1)))[0] for seed in range(11)]
-        later = await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1)) for seed in range(11, 40)))
-    assert [answer.text for answer in answers] == ["42"] * 11 and [answers[at].attempts for at in (0, 1, 7)] == [
-        2,
-        1,
-        2,
-    ]
-    (unanswered,) = [answer for (answer,) in later if answer.signals]
+        later = await ask(model, 29, 11)
+    assert [answer.text for answer in answers] == ["42"] * 11
+    assert [answers[at].attempts for at in (0, 1, 7)] == [2, 1, 2]
+    (unanswered,) = [answer for answer in later if answer.signals]
     assert (unanswered.seed, unanswered.text, unanswered.signals) == (11, "", {"unanswered"})
     assert " finish reason" in unanswered.finish_reason and "finish_reasons:" not in unanswered.finish_reason
 
@@ -132,10 +126,7 @@ async def test_a_streamed_answer_says_which_model_it_is_from(endpoint: Opener, c
     async def script(asked: Exchange) -> None:
         await reply(asked, {"choices": [choice("42", "stop")], "model": "m-2026" if asked.index < 2 else "m-2027"})
 
-    async def other_models(asked: Exchange) -> None:
-        await asked.reply(200, {"data": [{"id": "other"}]})
-
-    async with raw_server(script, pages={"/v1/models": other_models}) as server:
+    async with raw_server(script, pages={"/v1/models": replying({"data": [{"id": "other"}]})}) as server:
         model = endpoint(server.base_url, client=client, stream=True)
         for seed in range(3):
             await model.sample(CHAT, range(seed, seed + 1))
@@ -144,20 +135,12 @@ async def test_a_streamed_answer_says_which_model_it_is_from(endpoint: Opener, c
 
 
 @pytest.mark.parametrize(("code", "client", "stream"), in_turns([301, 302, 303, 307, 308], EACH_CLIENT, [False, True]))
-async def test_no_redirect_is_followed(endpoint: Opener, client: str, stream: bool, code: int) -> None:
+async def test_no_redirect_is_followed(served: Served, client: str, stream: bool, code: int) -> None:
     """Neither answers nor the list of models nor health nor load are asked for where a server points to."""
-
-    async def elsewhere(asked: Exchange) -> None:
-        await reply(asked, {"choices": [choice("42", "stop")]})
-
-    async with raw_server(elsewhere) as other:
-
-        async def redirect(asked: Exchange) -> None:
-            await asked.reply(code, b"", f"Location: {other.base_url}/chat/completions")
-
-        pages = {path: redirect for path in ("/v1/models", "/health", "/metrics")}
-        async with raw_server(redirect, pages=pages) as server:
-            model = endpoint(server.base_url, client=client, stream=stream, key="sk-123456789")
+    async with raw_server(lambda asked: reply(asked, {"choices": [choice("42", "stop")]})) as other:
+        redirect = replying(b"", f"Location: {other.base_url}/chat/completions", status=code)
+        pages = dict.fromkeys(("/v1/models", "/health", "/metrics"), redirect)
+        async with served(redirect, pages=pages, client=client, stream=stream, key="sk-123456789") as (_, model):
             host = other.base_url.removeprefix("http://").removesuffix("/v1")
             with pytest.raises(Rejected, match=f"HTTP {code}.*redirects to {host}.*give the base_url at {host}"):
                 await model.sample(CHAT, range(1))
@@ -166,9 +149,7 @@ async def test_no_redirect_is_followed(endpoint: Opener, client: str, stream: bo
 
 
 async def test_a_server_that_is_started_is_not_looked_for_elsewhere() -> None:
-    async def elsewhere(asked: Exchange) -> None:
-        await asked.reply(200, {"version": "1"})
-
+    elsewhere = replying({"version": "1"})
     async with raw_server(elsewhere, pages={"/health": elsewhere, "/version": elsewhere}) as other:
 
         async def redirect(asked: Exchange) -> None:
@@ -259,7 +240,7 @@ def test_few_ids_are_kept_and_replicas_number_theirs_apart() -> None:
 
 @CLIENTS
 @WAYS
-async def test_proxy_that_doubles_responses_adds_no_answer(endpoint: Opener, client: str, stream: bool) -> None:
+async def test_proxy_that_doubles_responses_adds_no_answer(served: Served, client: str, stream: bool) -> None:
     """Each third response comes again in place of the next one."""
     previous: list[dict[str, object]] = []
 
@@ -270,8 +251,7 @@ async def test_proxy_that_doubles_responses_adds_no_answer(endpoint: Opener, cli
         await reply(asked, previous[-1] if repeated else correct)
         previous.append(correct)
 
-    async with raw_server(script) as server:
-        asking = endpoint(server.base_url, client=client, stream=stream)
+    async with served(script, client=client, stream=stream) as (server, asking):
         answers = [(await asking.sample(question(number), range(number, number + 1)))[0] for number in range(9)]
         assert [answer.text for answer in answers] == [f"answer {number}" for number in range(9)]
         assert len(server.seen) > 9
@@ -282,12 +262,9 @@ PAGE = b"<!DOCTYPE html>\n<html><head><title>Welcome to\n nginx!</title></head><
 
 
 @pytest.mark.parametrize(("before", "client", "stream"), in_turns([b"", BOM_UTF8 + b" \n"], EACH_CLIENT, [True, False]))
-async def test_web_page_ends_at_once(endpoint: Opener, client: str, stream: bool, before: bytes) -> None:
-    async def script(asked: Exchange) -> None:
-        await asked.reply(200, before + PAGE, "Content-Type: text/html")
-
-    async with raw_server(script, pages={"/v1/models": script}) as server:
-        asking = endpoint(server.base_url, client=client, stream=stream)
+async def test_web_page_ends_at_once(served: Served, client: str, stream: bool, before: bytes) -> None:
+    script = replying(before + PAGE, "Content-Type: text/html")
+    async with served(script, pages={"/v1/models": script}, client=client, stream=stream) as (_, asking):
         with pytest.raises(Rejected, match=r"HTTP 200 with a web page \('Welcome to nginx!'\).*check base_url"):
             await asking.sample(CHAT, range(1))
         health = await asking.check()

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS, Opener, answer, first
-from raw_servers import CHAT, Exchange, Script, raw_server
+from endpoint_opener import CLIENTS, Opener, Served, answer, ask, first
+from raw_servers import CHAT, Exchange, Script, raw_server, replying
 from thoroughness import in_turns
 
 from adaptive_eval.base.errors import Rejected, Unavailable
@@ -194,11 +194,10 @@ def test_a_wait_is_believed_up_to_a_minute_at_a_time(seconds: float, waited: flo
 
 
 @CLIENTS
-async def test_nobody_waits_for_tomorrow_and_asks_ever_less(endpoint: Opener, client: str) -> None:
-    async with raw_server(lambda asked: asked.reply(429, b"{}", "Retry-After: 86400")) as server:
-        model = endpoint(server.base_url, client=client, timeout=1.0)
+async def test_nobody_waits_for_tomorrow_and_asks_ever_less(served: Served, client: str) -> None:
+    async with served(replying(b"{}", "Retry-After: 86400", status=429), client=client, timeout=1.0) as (server, model):
         with pytest.raises(Unavailable, match="rate_limited"):
-            await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(8)))
+            await ask(model, 8)
         assert 8 < len(server.seen) < 40
 
 
@@ -207,13 +206,12 @@ FULL: dict[str, object] = {"error": {"message": "Resource unavailable", "code": 
 
 def full(times: int) -> Script:
     """A script whose tier is full so many times."""
-    return first(times, lambda asked: asked.reply(429, FULL))
+    return first(times, replying(FULL, status=429))
 
 
 @CLIENTS
-async def test_a_request_waits_for_capacity_whatever_its_attempts(endpoint: Opener, client: str) -> None:
-    async with raw_server(full(12)) as server:
-        model = endpoint(server.base_url, client=client, attempts=1, extra_body={"service_tier": "flex"})
+async def test_a_request_waits_for_capacity_whatever_its_attempts(served: Served, client: str) -> None:
+    async with served(full(12), client=client, attempts=1, extra_body={"service_tier": "flex"}) as (server, model):
         (answer,) = await model.sample(CHAT, range(1))
     assert answer.attempts == 13 and {asked.body["service_tier"] for asked in server.seen} == {"flex"}
     assert model.stats.errors == {"tier_full": 12} and model.stats.lost == 0
@@ -230,9 +228,8 @@ async def test_pauses_of_a_full_tier_grow(
     assert waits == [0.01, 0.02, 0.04, 0.08, 0.1, 0.1]
 
 
-async def test_capacity_that_never_comes_is_waited_for_as_long_as_an_answer_may_take(endpoint: Opener) -> None:
-    async with raw_server(full(10**6)) as server:
-        model = endpoint(server.base_url, timeout=0.2)
+async def test_capacity_that_never_comes_is_waited_for_as_long_as_an_answer_may_take(served: Served) -> None:
+    async with served(full(10**6), timeout=0.2) as (_, model):
         with pytest.raises(Unavailable, match="tier_full: HTTP 429: Resource unavailable"):
             async with asyncio.timeout(4.0):
                 await model.sample(CHAT, range(1))
@@ -254,7 +251,7 @@ async def slowly(asked: Exchange) -> None:
 
 @pytest.mark.parametrize("error", OUT, ids=["process", "machine"])
 async def test_a_passing_shortage_costs_no_answer(
-    endpoint: Opener, monkeypatch: pytest.MonkeyPatch, error: OSError
+    served: Served, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
     """No request finds a file for a while; the model has never answered."""
     loop, tries = asyncio.get_running_loop(), [0]
@@ -267,10 +264,8 @@ async def test_a_passing_shortage_costs_no_answer(
         return await connect(*arguments, **options)
 
     monkeypatch.setattr(loop, "create_connection", refuse)
-    async with raw_server(slowly) as server:
-        model = endpoint(server.base_url, in_flight=4, attempts=1)
-        answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(4)))
-    assert [answer.text for (answer,) in answers] == ["42"] * 4
+    async with served(slowly, in_flight=4, attempts=1) as (_, model):
+        assert [answer.text for answer in await ask(model, 4)] == ["42"] * 4
     stats = model.stats
     assert "this machine has no open file left" in stats.last_error and stats.lost == 0
     assert all(replica.healthy for replica in stats.replicas)
@@ -292,64 +287,57 @@ def refusing(when: Callable[[Exchange], bool], status: int = 403) -> Script:
     """A script that refuses then."""
 
     async def script(asked: Exchange) -> None:
-        if when(asked):
-            await asked.reply(status, {"error": {"message": f"no ({asked.index})"}})
-        else:
-            await answer(asked)
+        refusal = replying({"error": {"message": f"no ({asked.index})"}}, status=status)
+        await (refusal if when(asked) else answer)(asked)
 
     return script
 
 
-async def ask(model: ModelEndpoint, number: int) -> list[object]:
-    """What comes of so many requests at once."""
+async def refused(model: ModelEndpoint, number: int) -> dict[int, str]:
+    """Those of so many requests at once that are refused, by their seeds."""
     tasks = (model.sample(CHAT, range(seed, seed + 1)) for seed in range(number))
-    return await asyncio.gather(*tasks, return_exceptions=True)
+    results = enumerate(await asyncio.gather(*tasks, return_exceptions=True))
+    failed = {seed: result for seed, result in results if isinstance(result, BaseException)}
+    assert all(isinstance(error, Rejected) for error in failed.values()), failed
+    return {seed: str(error) for seed, error in failed.items()}
 
 
 @pytest.mark.parametrize(
     ("status", "client"), in_turns([301, 400, 401, 402, 403, 404, 405, 410, 418, 422, 451], ["http", "openai"])
 )
-async def test_one_stray_refusal_costs_one_request(endpoint: Opener, client: str, status: int) -> None:
-    async with raw_server(refusing(lambda asked: asked.index == 3, status)) as server:
-        model = endpoint(server.base_url, client=client, in_flight=4)
-        assert not [result for result in await ask(model, 12) if isinstance(result, BaseException)]
+async def test_one_stray_refusal_costs_one_request(served: Served, client: str, status: int) -> None:
+    async with served(refusing(lambda asked: asked.index == 3, status), client=client, in_flight=4) as (server, model):
+        assert not await refused(model, 12)
     assert len(server.seen) == 13
     assert model.stats.errors == {"refused": 1} and f"HTTP {status}: no (3)" in model.stats.last_error
     assert model.stats.replicas[0].limit == 4
 
 
-async def test_who_refuses_everything_is_believed_soon_and_asked_again_once_mended(endpoint: Opener) -> None:
+async def test_who_refuses_everything_is_believed_soon_and_asked_again_once_mended(served: Served) -> None:
     wrong = [True]
-    async with raw_server(refusing(lambda asked: wrong[0], 401)) as server:
-        model = endpoint(server.base_url, in_flight=64)
-        results = await ask(model, 200)
-        assert all(isinstance(result, Rejected) and "HTTP 401: no" in str(result) for result in results)
+    async with served(refusing(lambda asked: wrong[0], 401), in_flight=64) as (server, model):
+        reasons = (await refused(model, 200)).values()
+        assert len(reasons) == 200 and all("HTTP 401: no" in reason for reason in reasons)
         assert len(server.seen) <= 64 + 2 * AT_FIRST
         await asyncio.sleep(0.05)
-        assert all(isinstance(result, Rejected) for result in await ask(model, 2))
+        assert len(await refused(model, 2)) == 2
         wrong[0] = False
-        assert not [result for result in await ask(model, 8) if isinstance(result, BaseException)]
-        assert model.stats.replicas[0].healthy
+        assert not await refused(model, 8) and model.stats.replicas[0].healthy
 
 
-async def test_one_that_has_answered_gets_more_time(endpoint: Opener) -> None:
-    async with raw_server(refusing(lambda asked: asked.index >= 3)) as server:
-        model = endpoint(server.base_url)
-        assert not [result for result in await ask(model, 3) if isinstance(result, BaseException)]
+async def test_one_that_has_answered_gets_more_time(endpoint: Opener, served: Served) -> None:
+    async with served(refusing(lambda asked: asked.index >= 3)) as (server, model):
+        assert not await refused(model, 3)
         with pytest.raises(Rejected, match="HTTP 403"):
             await model.sample(CHAT, range(1))
     assert len(server.seen) == 3 + LATER
     async with raw_server(refusing(lambda asked: 3 <= asked.index < 3 + LATER - 1)) as server:
-        model = endpoint(server.base_url)
-        assert not [result for result in await ask(model, 8) if isinstance(result, BaseException)]
+        assert not await refused(endpoint(server.base_url), 8)
 
 
-async def test_a_request_that_is_refused_alone_fails_and_others_go_on(endpoint: Opener) -> None:
-    async with raw_server(refusing(lambda asked: asked.body["seed"] == 7, 422)) as server:
-        model = endpoint(server.base_url, in_flight=4)
-        results = await ask(model, 60)
-        more = await ask(model, 6)
-    assert [seed for seed, result in enumerate(results + more) if isinstance(result, Rejected)] == [7]
+async def test_a_request_that_is_refused_alone_fails_and_others_go_on(served: Served) -> None:
+    async with served(refusing(lambda asked: asked.body["seed"] == 7, 422), in_flight=4) as (server, model):
+        assert [*await refused(model, 60), *await refused(model, 6)] == [7]
     counts = Counter(asked.body["seed"] for asked in server.seen)
     assert counts[7] == LATER
 
@@ -358,21 +346,20 @@ async def test_a_replica_that_refuses_everything_is_left_alone_until_it_does_not
     wrong = [True]
     async with raw_server(refusing(lambda asked: wrong[0], 404)) as bad, raw_server(refusing(lambda _: False)) as good:
         model = endpoint(bad.base_url, good.base_url, in_flight=4)
-        assert not [result for result in await ask(model, 200) if isinstance(result, BaseException)]
+        assert not await refused(model, 200)
         assert len(bad.seen) < 30 and len(good.seen) == 200
         assert [replica.healthy for replica in model.stats.replicas] == [len(bad.seen) < 4 + AT_FIRST - 1, True]
         wrong[0] = False
         async with asyncio.timeout(10.0):
             while len(bad.seen) < 100:
-                await ask(model, 20)
+                await refused(model, 20)
                 await asyncio.sleep(0.01)
         assert [replica.healthy for replica in model.stats.replicas] == [True, True]
 
 
-async def test_where_one_refuses_and_the_other_is_dead_nobody_waits(endpoint: Opener, unused_tcp_port: int) -> None:
+async def test_where_one_refuses_and_the_other_is_dead_nobody_waits(served: Served, unused_tcp_port: int) -> None:
     dead = f"http://127.0.0.1:{unused_tcp_port}/v1"
-    async with raw_server(refusing(lambda asked: True)) as server:
-        model = endpoint(server.base_url, dead)
+    async with served(refusing(lambda asked: True), dead) as (_, model):
         async with asyncio.timeout(10.0):
             with pytest.raises((Rejected, Unavailable)):
                 await model.sample(CHAT, range(1))
@@ -395,20 +382,19 @@ async def test_a_stray_refusal_of_the_list_of_models_hides_nothing(endpoint: Ope
 
 async def test_a_check_asks_again_after_an_error_of_the_server(endpoint: Opener) -> None:
     for failures, detail in ((1, "it answers, asked again after: HTTP 500: hiccup"), (2, "HTTP 500: hiccup")):
-        async with raw_server(first(failures, lambda asked: asked.reply(500, b"hiccup"))) as server:
+        async with raw_server(first(failures, replying(b"hiccup", status=500))) as server:
             health = await endpoint(server.base_url).check()
         assert (health.ok, health.replicas[0].detail) == (failures == 1, detail)
 
 
-async def test_a_stray_refusal_of_several_answers_leaves_them_together(endpoint: Opener) -> None:
-    async with raw_server(refusing(lambda asked: asked.index == 2, 400)) as server:
-        model = endpoint(server.base_url, samples_per_request=3)
+async def test_a_stray_refusal_of_several_answers_leaves_them_together(served: Served) -> None:
+    async with served(refusing(lambda asked: asked.index == 2, 400), samples_per_request=3) as (server, model):
         for start in range(0, 15, 3):
             assert len(await model.sample(CHAT, range(start, start + 3))) == 3
     assert [asked.body.get("n") for asked in server.seen] == [3] * 6
 
 
-async def test_a_stream_that_goes_on_is_a_sign_that_requests_are_accepted(endpoint: Opener) -> None:
+async def test_a_stream_that_goes_on_is_a_sign_that_requests_are_accepted(served: Served) -> None:
     """Others are not held back until a long answer is at its end."""
     released, enough = asyncio.Event(), asyncio.Event()
 
@@ -424,10 +410,9 @@ async def test_a_stream_that_goes_on_is_a_sign_that_requests_are_accepted(endpoi
         await asked.send(b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n')
         asked.close()
 
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, stream=True, in_flight=8)
-        asking = asyncio.create_task(ask(model, 8))
+    async with served(script, stream=True, in_flight=8) as (_, model):
+        asking = asyncio.create_task(refused(model, 8))
         async with asyncio.timeout(3.0):
             await enough.wait()
         released.set()
-        assert not [result for result in await asking if isinstance(result, BaseException)]
+        assert not await asking

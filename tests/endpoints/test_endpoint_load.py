@@ -8,10 +8,10 @@ from itertools import count
 
 import numpy as np
 import pytest
-from endpoint_opener import Opener
+from endpoint_opener import Opener, hang
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_servers import CHAT, Exchange, raw_server
+from raw_servers import CHAT, Exchange, raw_server, replying
 
 from adaptive_eval.endpoints import client
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
@@ -298,21 +298,14 @@ async def test_a_server_that_does_not_tell_its_load_is_asked_a_few_times(
     endpoint: Opener, statuses: tuple[int, ...], text: bytes, seconds: float
 ) -> None:
     for status in statuses:
-
-        async def page(asked: Exchange, status: int = status) -> None:
-            await asked.reply(status, text)
-
-        seen, reads = await window_under(endpoint, page, seconds)
+        seen, reads = await window_under(endpoint, replying(text, status=status), seconds)
         assert 3 <= reads <= 6 and seen[-1] == 100
 
 
 async def test_metrics_that_hang_hold_nothing_up(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PROBE_SECONDS", 0.1)
 
-    async def page(asked: Exchange) -> None:
-        await asyncio.sleep(30.0)
-
-    seen, reads = await window_under(endpoint, page)
+    seen, reads = await window_under(endpoint, hang)
     assert seen[0] == DEFAULT.first_window and seen[-1] == 100 and reads <= 6
 
 

@@ -1,20 +1,20 @@
 """A request that its server fails every time, while it answers others: it has no answer, and the model goes on."""
 
 import asyncio
+import math
 
 import pytest
 from conftest import QUICK
-from endpoint_opener import CLIENTS, Opener, first
+from endpoint_opener import CLIENTS, Opener, Served, answer, ask, first, hang
 from patient_time import HANGS
-from raw_servers import CHAT, Exchange, Script, raw_server
+from raw_servers import CHAT, Exchange, Script, raw_server, replying
 
 from adaptive_eval.base.errors import RetryNotAllowed, Unavailable
-from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.retry import Retries
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.types import Answer, Limits, RetryGate
+from adaptive_eval.endpoints.types import Limits, RetryGate
 
 WORDS = {"error": {"message": "does not match the expected format", "code": 500}}
 BAD = 3
@@ -24,31 +24,27 @@ def failing(*seeds: int) -> Script:
     """A script that fails these seeds for ever."""
 
     async def script(asked: Exchange) -> None:
-        if asked.body["seed"] in seeds and "max_tokens" in asked.body and asked.body["max_tokens"] == 500:
-            await asked.reply(500, WORDS)
-        else:
-            await asked.answer(*["42"] * asked.body.get("n", 1))  # type: ignore[operator]
+        fails = asked.body["seed"] in seeds and asked.body["max_tokens"] == 500
+        await (asked.reply(500, WORDS) if fails else answer(asked))
 
     return script
 
 
-async def with_leave() -> bool:
-    return True
+class Leave:
+    """Gives leave so often."""
 
+    def __init__(self, times: float = math.inf) -> None:
+        self.times = times
+        self.asked = 0
 
-async def without_leave() -> bool:
-    return False
-
-
-async def ask(model: ModelEndpoint, number: int) -> list[Answer]:
-    tasks = (model.sample(CHAT, range(seed, seed + 1)) for seed in range(number))
-    return [answer for answers in await asyncio.gather(*tasks) for answer in answers]
+    async def __call__(self) -> bool:
+        self.asked += 1
+        return self.asked <= self.times
 
 
 @CLIENTS
-async def test_it_has_no_answer_and_others_have_theirs(endpoint: Opener, client: str) -> None:
-    async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, client=client, in_flight=2, max_tokens=500, retry_for=300.0)
+async def test_it_has_no_answer_and_others_have_theirs(served: Served, client: str) -> None:
+    async with served(failing(BAD), client=client, in_flight=2, max_tokens=500, retry_for=300.0) as (_, model):
         answers = await ask(model, 40)
     (unanswered,) = [answer for answer in answers if answer.signals]
     assert (unanswered.seed, unanswered.text, unanswered.signals) == (BAD, "", {"unanswered"})
@@ -59,16 +55,15 @@ async def test_it_has_no_answer_and_others_have_theirs(endpoint: Opener, client:
 
 
 @pytest.mark.parametrize("at_an_earlier_start", [False, True])
-async def test_where_nothing_else_is_asked_a_tiny_request_is(endpoint: Opener, at_an_earlier_start: bool) -> None:
-    async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, has_answered=at_an_earlier_start)
+async def test_where_nothing_else_is_asked_a_tiny_request_is(served: Served, at_an_earlier_start: bool) -> None:
+    async with served(failing(BAD), max_tokens=500, retry_for=300.0, has_answered=at_an_earlier_start) as (_, model):
         if not at_an_earlier_start:
             await model.sample(CHAT, range(1))
         (answer,) = await model.sample(CHAT, range(BAD, BAD + 1))
     assert answer.signals == {"unanswered"} and answer.attempts <= 12
 
 
-async def test_answers_that_come_while_a_tiny_request_is_asked_count(endpoint: Opener) -> None:
+async def test_answers_that_come_while_a_tiny_request_is_asked_count(served: Served) -> None:
     another = BAD + 1
     failed, is_asked, may_end, is_over = {BAD: 0, another: 0}, asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -87,8 +82,7 @@ async def test_answers_that_come_while_a_tiny_request_is_asked_count(endpoint: O
             is_over.set() if seed == BAD else await is_over.wait()
         await asked.reply(500, WORDS)
 
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, max_tokens=500, retry_for=300.0)
+    async with served(script, max_tokens=500, retry_for=300.0) as (_, model):
         await model.sample(CHAT, range(1))
         first = asyncio.create_task(model.sample(CHAT, range(BAD, BAD + 1)))
         await is_asked.wait()
@@ -105,7 +99,7 @@ UNPAUSED = EndpointSettings(tick=0.1, backoff=0.01, longest_pause=0.001, probe_e
 
 @pytest.mark.parametrize(("retry_for", "settings", "attempts"), [(0.0, QUICK, 5), (300.0, UNPAUSED, 6)])
 async def test_under_caps_one_tiny_request_is_asked_and_counted(
-    endpoint: Opener, retry_for: float, settings: EndpointSettings, attempts: int
+    served: Served, retry_for: float, settings: EndpointSettings, attempts: int
 ) -> None:
     """Five attempts, and with patience one after the tiny request, not as many as the patience would allow."""
     counted: list[int] = []
@@ -114,8 +108,7 @@ async def test_under_caps_one_tiny_request_is_asked_and_counted(
         counted.append(sum(asked.body["max_tokens"] != 500 for asked in server.seen))
         return True
 
-    async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, max_tokens=500, retry_for=retry_for, settings=settings)
+    async with served(failing(BAD), max_tokens=500, retry_for=retry_for, settings=settings) as (server, model):
         await model.sample(CHAT, range(1), again)
         (answer,) = await asyncio.wait_for(model.sample(CHAT, range(BAD, BAD + 1), again), HANGS)
     assert answer.signals == {"unanswered"} and answer.attempts == attempts
@@ -124,68 +117,48 @@ async def test_under_caps_one_tiny_request_is_asked_and_counted(
 
 
 @pytest.mark.slow
-async def test_under_caps_one_tiny_request_is_asked_of_a_server_that_is_down(endpoint: Opener) -> None:
+async def test_under_caps_one_tiny_request_is_asked_of_a_server_that_is_down(served: Served) -> None:
     """However many requests wait for it, until it answers again."""
-    down = 6 * 30
-
-    async def script(asked: Exchange) -> None:
-        nonlocal down
-        if asked.index and down:
-            down -= 1
-            await asked.reply(500, WORDS)
-        else:
-            await asked.answer("42")
-
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, settings=UNPAUSED)
-        await model.sample(CHAT, range(1), with_leave)
-        asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), with_leave)) for seed in range(1, 7)]
-        answers = [answer for batch in await asyncio.wait_for(asyncio.gather(*asked), HANGS) for answer in batch]
+    is_down = first(1 + 6 * 30, replying(WORDS, status=500))
+    async with served(first(1, answer, is_down), max_tokens=500, retry_for=300.0, settings=UNPAUSED) as (server, model):
+        await model.sample(CHAT, range(1), Leave())
+        answers = await asyncio.wait_for(ask(model, 6, 1, Leave()), HANGS)
     assert [answer.text for answer in answers] == ["42"] * 6
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
-async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_request(endpoint: Opener) -> None:
+async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_request(served: Served) -> None:
     async def script(asked: Exchange) -> None:
         if asked.body["max_tokens"] != 500:
             await asyncio.sleep(1.0)  # all the others wait for it by then
         await failing(*range(1, 7))(asked)
 
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, max_tokens=500, settings=UNPAUSED)
-        await model.sample(CHAT, range(1), with_leave)
-        asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), with_leave)) for seed in range(1, 7)]
-        answers = [answer for batch in await asyncio.gather(*asked) for answer in batch]
+    async with served(script, max_tokens=500, settings=UNPAUSED) as (server, model):
+        await model.sample(CHAT, range(1), Leave())
+        answers = await ask(model, 6, 1, Leave())
     assert [answer.signals for answer in answers] == [{"unanswered"}] * 6
     assert min(answer.attempts for answer in answers) == 5, "none is at fault because others failed"
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
-async def test_under_caps_that_are_reached_nothing_more_is_asked(endpoint: Opener) -> None:
-    async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, max_tokens=500)
-        await model.sample(CHAT, range(1), without_leave)
+async def test_under_caps_that_are_reached_nothing_more_is_asked(served: Served) -> None:
+    async with served(failing(BAD), max_tokens=500) as (server, model):
+        await model.sample(CHAT, range(1), Leave(0))
         with pytest.raises(RetryNotAllowed):
-            await model.sample(CHAT, range(BAD, BAD + 1), without_leave)
+            await model.sample(CHAT, range(BAD, BAD + 1), Leave(0))
     assert all(asked.body["max_tokens"] == 500 for asked in server.seen)
 
 
 @pytest.mark.parametrize(
     ("answered_before", "leave"),
-    [(False, None), (True, None), (True, with_leave)],
+    [(False, None), (True, None), (True, Leave())],
     ids=["never answered", "answered before", "under caps"],
 )
 async def test_who_fails_everything_loses_the_model(
-    endpoint: Opener, answered_before: bool, leave: RetryGate | None
+    served: Served, answered_before: bool, leave: RetryGate | None
 ) -> None:
-    async def script(asked: Exchange) -> None:
-        if asked.index == 0 and answered_before:
-            await asked.answer("42")
-        else:
-            await asked.reply(500, WORDS)
-
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, max_tokens=500)
+    fails = replying(WORDS, status=500)
+    async with served(first(1, answer, fails) if answered_before else fails, max_tokens=500) as (_, model):
         if answered_before:
             await model.sample(CHAT, range(1), leave)
         with pytest.raises(Unavailable, match="given up after 5 attempts"):
@@ -195,18 +168,12 @@ async def test_who_fails_everything_loses_the_model(
 @pytest.mark.parametrize("has_answered", [False, True])
 @pytest.mark.parametrize("in_flight", [1, 32])
 async def test_a_server_that_fails_everything_is_given_up_as_soon_with_many_requests_and_more_to_come(
-    endpoint: Opener, has_answered: bool, in_flight: int
+    served: Served, has_answered: bool, in_flight: int
 ) -> None:
-    async def script(asked: Exchange) -> None:
-        await asked.reply(200, {"choices": []})
-
     loop, settings = asyncio.get_running_loop(), EndpointSettings()
-    async with raw_server(script) as server:
-        model = endpoint(
-            server.base_url, in_flight=in_flight, retry_for=60.0, settings=settings, has_answered=has_answered
-        )
-        asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1))) for seed in range(in_flight)]
-        asked += [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1))) for seed in range(100, 200)]
+    options = {"in_flight": in_flight, "retry_for": 60.0, "settings": settings, "has_answered": has_answered}
+    async with served(replying({"choices": []}), **options) as (_, model):
+        asked = [model.sample(CHAT, range(seed, seed + 1)) for seed in (*range(in_flight), *range(100, 200))]
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {Unavailable}
     assert 60.0 <= loop.time() <= 60.0 + 2 * settings.longest_pause + settings.longest_backoff
@@ -230,14 +197,13 @@ async def test_a_server_that_fails_everything_does_not_lose_the_model_while_anot
         assert [answer.text for answer in await ask(model, 64)] == ["42"] * 64
 
 
-async def test_a_server_that_was_given_up_is_asked_again_after_each_pause(endpoint: Opener) -> None:
+async def test_a_server_that_was_given_up_is_asked_again_after_each_pause(served: Served) -> None:
     is_well = False
 
     async def script(asked: Exchange) -> None:
         await (asked.answer("42") if is_well else asked.reply(500, WORDS))
 
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, retry_for=10.0, settings=EndpointSettings())
+    async with served(script, retry_for=10.0, settings=EndpointSettings()) as (_, model):
         with pytest.raises(Unavailable):
             await model.sample(CHAT, range(1))
         is_well = True
@@ -293,65 +259,37 @@ def test_requests_that_stand_aside_are_counted_until_they_end() -> None:
     assert played.traffic.stuck_requests == 0
 
 
-class Leave:
-    """Gives leave so often."""
-
-    def __init__(self, times: int) -> None:
-        self.times = times
-        self.asked = 0
-
-    async def __call__(self) -> bool:
-        self.asked += 1
-        return self.asked <= self.times
-
-
 async def reset(asked: Exchange) -> None:
     asked.reset()
 
 
-async def garbled(asked: Exchange) -> None:
-    await asked.reply(200, {"choices": []})
-
-
-async def ended_early(asked: Exchange) -> None:
-    await asked.reply(200, {"choices": [{"message": {"content": "4"}, "finish_reason": None}]})
-
-
-async def broken_off(asked: Exchange) -> None:
+def broken_off(**more: object) -> Script:
+    """An answer that ends in an error of its server."""
     choice = {"message": {"content": "4"}, "error": {"code": 502, "message": "oops"}}
-    await asked.reply(200, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 900}})
+    return replying({"choices": [choice], **more})
 
 
-async def broken_off_untold(asked: Exchange) -> None:
-    await asked.reply(200, {"choices": [{"message": {"content": "4"}, "error": {"code": 502, "message": "oops"}}]})
+OOPS = {"error": {"message": "oops"}}
+UNUSED = {"prompt_tokens": 0, "completion_tokens": 0, "completion_tokens_details": {"reasoning_tokens": 0}}
+STREAM = b'data: {"choices": [{"delta": {"content": "4"}}]}\n\nevent: error\ndata: oops\n\n'
+LOST = {
+    "reset": reset,
+    "ended early": replying({"choices": [{"message": {"content": "4"}, "finish_reason": None}]}),
+    "broken off": broken_off(usage={"prompt_tokens": 9, "completion_tokens": 900}),
+    "broken off untold": broken_off(),
+    "broken stream": replying(STREAM),
+}
+NOT_LOST = {
+    "broken at once": replying({**OOPS, "usage": UNUSED}),
+    "broken within": replying(OOPS),
+    "broken": replying(OOPS, status=500),
+}
 
 
-async def broken_at_once(asked: Exchange) -> None:
-    usage = {"prompt_tokens": 0, "completion_tokens": 0, "completion_tokens_details": {"reasoning_tokens": 0}}
-    await asked.reply(200, {"error": {"message": "oops"}, "usage": usage})
-
-
-async def broken_stream(asked: Exchange) -> None:
-    await asked.reply(200, b'data: {"choices": [{"delta": {"content": "4"}}]}\n\nevent: error\ndata: oops\n\n')
-
-
-async def broken_within(asked: Exchange) -> None:
-    await asked.reply(200, {"error": {"message": "oops"}})
-
-
-async def broken(asked: Exchange) -> None:
-    await asked.reply(500, {"error": {"message": "oops"}})
-
-
-async def hang(asked: Exchange) -> None:
-    await asyncio.sleep(5)
-
-
-@pytest.mark.parametrize("what", [reset, garbled, hang])
+@pytest.mark.parametrize("what", [reset, replying({"choices": []}), hang], ids=["reset", "garbled", "hang"])
 @pytest.mark.parametrize("seeds", [range(1), range(3)])
-async def test_what_was_lost_is_asked_again_with_leave_only(endpoint: Opener, what: Script, seeds: range) -> None:
-    async with raw_server(first(9, what)) as server:
-        model = endpoint(server.base_url, timeout=0.2, samples_per_request=3)
+async def test_what_was_lost_is_asked_again_with_leave_only(served: Served, what: Script, seeds: range) -> None:
+    async with served(first(9, what), timeout=0.2, samples_per_request=3) as (server, model):
         leave = Leave(1)
         with pytest.raises(RetryNotAllowed):
             await model.sample(CHAT, seeds, leave)
@@ -362,22 +300,16 @@ async def test_what_was_lost_is_asked_again_with_leave_only(endpoint: Opener, wh
         assert len(server.seen) == before, "nothing is asked after that"
 
 
-@pytest.mark.parametrize(
-    ("what", "lost"),
-    [
-        *((what, 2) for what in (reset, ended_early, broken_off, broken_off_untold, broken_stream)),
-        *((what, 0) for what in (broken_at_once, broken_within, broken)),
-    ],
-)
-async def test_what_was_lost_needs_leave_and_what_failed_none(endpoint: Opener, what: Script, lost: int) -> None:
+@pytest.mark.parametrize("name", [*LOST, *NOT_LOST])
+async def test_what_was_lost_needs_leave_and_what_failed_none(served: Served, name: str) -> None:
+    lost = 2 if name in LOST else 0
     leave = Leave(9 if lost else 0)
-    async with raw_server(first(2, what)) as server:
-        model = endpoint(server.base_url, stream=what is broken_stream)
+    async with served(first(2, (LOST | NOT_LOST)[name]), stream=name == "broken stream") as (_, model):
         (answer,) = await model.sample(CHAT, range(1), leave)
     assert (answer.text, leave.asked, model.stats.lost) == ("42", lost, lost)
 
 
-async def test_answers_that_go_with_a_lost_one_are_lost_too(endpoint: Opener) -> None:
+async def test_answers_that_go_with_a_lost_one_are_lost_too(served: Served) -> None:
     """Three travel together, run out of time, and are asked one by one: one of them is lost for good."""
 
     async def script(asked: Exchange) -> None:
@@ -388,8 +320,7 @@ async def test_answers_that_go_with_a_lost_one_are_lost_too(endpoint: Opener) ->
         else:
             await asked.answer("fine")
 
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, timeout=0.2, samples_per_request=3)
+    async with served(script, timeout=0.2, samples_per_request=3) as (_, model):
         with pytest.raises(RetryNotAllowed):
             await model.sample(CHAT, range(3), Leave(1))
     assert model.stats.lost == 3 + 3

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS
+from endpoint_opener import CLIENTS, Served
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_servers import CHAT, Exchange, raw_server
+from raw_servers import CHAT, replying
 
 from adaptive_eval.endpoints.failures import Failure, FailureKind, find_error
 from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
@@ -41,21 +41,14 @@ def test_what_is_no_json_is_refused(body: bytes) -> None:
 
 @CLIENTS
 @pytest.mark.parametrize("stream", [False, True])
-async def test_flaws_and_byte_order_marks_make_no_answer_unreadable(endpoint: Any, client: str, stream: bool) -> None:
+async def test_flaws_and_byte_order_marks_make_no_answer_unreadable(served: Served, client: str, stream: bool) -> None:
     part = b"delta" if stream else b"message"
     payload = rb'{"choices": [{"index": 0, "%s": {"content": "\ud800 42"}, "finish_reason": "stop"}]}' % part
 
-    async def script(exchange: Exchange) -> None:
-        if stream:
-            await exchange.reply(200, BOM_UTF8 + b"data: %s\n\ndata: [DONE]\n\n" % payload)
-        else:
-            await exchange.reply(200, BOM_UTF8 + payload)
-
-    async with raw_server(script) as server:
-        opened = endpoint(server.base_url, key="k", client=client, stream=stream)
+    body = b"data: %s\n\ndata: [DONE]\n\n" % payload if stream else payload
+    async with served(replying(BOM_UTF8 + body), key="k", client=client, stream=stream) as (_, opened):
         (answer,) = await opened.sample(CHAT, range(7, 8))
-    assert answer.text == "? 42"
-    assert answer.attempts == 1
+    assert (answer.text, answer.attempts) == ("? 42", 1)
 
 
 def event(choices: list[dict[str, object]], **fields: object) -> bytes:
@@ -64,6 +57,20 @@ def event(choices: list[dict[str, object]], **fields: object) -> bytes:
 
 def delta(text: str, index: int | None = 0, reason: str | None = None, **fields: object) -> dict[str, object]:
     return {"index": index, "delta": {"content": text, **fields}, "finish_reason": reason}
+
+
+def fed(*events: bytes, is_chat: bool = True) -> StreamReader:
+    """The reader of these events."""
+    reader = StreamReader(is_chat, lambda: 0.0)
+    for data in events:
+        reader.feed(data)
+    return reader
+
+
+def message_in(reader: StreamReader) -> Any:
+    """That of the only choice."""
+    (choice,) = reader.payload()["choices"]
+    return choice["message"]
 
 
 STREAM = (
@@ -114,9 +121,7 @@ def test_a_stream_is_the_same_however_it_is_cut(cuts: list[int]) -> None:
     ],
 )
 def test_a_stop_after_another_reason_makes_no_half_answer_complete(reasons: tuple[str, str], last: str) -> None:
-    reader = StreamReader(True, lambda: 0.0)
-    for reason in reasons:
-        reader.feed(event([delta("4" if reason == reasons[0] else "", reason=reason)]))
+    reader = fed(event([delta("4", reason=reasons[0])]), event([delta("", reason=reasons[1])]))
     assert reader.payload()["choices"][0]["finish_reason"] == last
 
 
@@ -142,10 +147,8 @@ PIECES = st.sampled_from(
 
 
 def outcome(pieces: list[bytes]) -> object:
-    reader = StreamReader(True, lambda: 0.0)
     try:
-        for piece in pieces:
-            reader.feed(piece)
+        reader = fed(*pieces)
         return reader.replacement() or reader.payload()
     except Failure as failure:
         return failure.kind, str(failure)
@@ -157,22 +160,21 @@ def test_events_read_at_once_say_what_they_say_one_by_one(pieces: list[bytes]) -
 
 
 def test_a_stream_has_its_text_its_tokens_its_id_and_its_model() -> None:
-    reader = StreamReader(False, lambda: 0.0)
-    reader.feed(event([{"index": 0, "text": "4", "logprobs": {"token_logprobs": [-1.0]}}]))
-    reader.feed(event([{"index": 0, "text": "2", "finish_reason": "stop"}]))
-    assert reader.payload()["choices"] == [
+    completion = fed(
+        event([{"index": 0, "text": "4", "logprobs": {"token_logprobs": [-1.0]}}]),
+        event([{"index": 0, "text": "2", "finish_reason": "stop"}]),
+        is_chat=False,
+    )
+    assert completion.payload()["choices"] == [
         {"index": 0, "finish_reason": "stop", "logprobs": {"token_logprobs": [-1.0]}, "text": "42"}
     ]
-    reader = StreamReader(True, lambda: 0.0)
-    reader.feed(
+    chat = fed(
         event([delta("4", index=None)]) + event([{"delta": {"content": "2"}}]) + event([delta("", reason="stop")])
     )
-    assert [choice["message"]["content"] for choice in reader.payload()["choices"]] == ["42"]
-    assert reader.payload()["usage"] == {"completion_tokens": 2}
-    reader = StreamReader(True, lambda: 0.0)
-    reader.feed(event([delta("a")], id="x1", model="old"))
-    reader.feed(event([delta("b", reason="stop")], id="x2", model="new") + b"data: [DONE]\n\n")
-    assert (reader.payload()["id"], reader.payload()["model"]) == ("x1", "new")
+    assert message_in(chat)["content"] == "42" and chat.payload()["usage"] == {"completion_tokens": 2}
+    begun, ended = event([delta("a")], id="x1", model="old"), event([delta("b", reason="stop")], id="x2", model="new")
+    payload = fed(begun, ended + b"data: [DONE]\n\n").payload()
+    assert (payload["id"], payload["model"]) == ("x1", "new")
 
 
 PART = {"type": "text", "text": "4"}
@@ -193,59 +195,42 @@ PART = {"type": "text", "text": "4"}
     ],
 )
 def test_a_stream_may_have_parts_or_whole_messages(choices: list[dict[str, object]], text: str) -> None:
-    reader = StreamReader(True, lambda: 0.0)
-    reader.feed(b"".join(event([choice]) for choice in choices))
-    assert reader.payload()["choices"][0]["message"]["content"] == text
+    assert message_in(fed(b"".join(event([choice]) for choice in choices)))["content"] == text
 
 
 def test_a_stream_may_refuse_in_parts() -> None:
-    reader = StreamReader(True, lambda: 0.0)
-    for said in "I will ", "not.":
-        reader.feed(event([{"delta": {"content": [{"type": "refusal", "refusal": said}]}}]))
-    reader.feed(event([delta("", reason="stop")]))
-    assert reader.payload()["choices"][0]["message"]["refusal"] == "I will not."
+    parts = [event([{"delta": {"content": [{"type": "refusal", "refusal": said}]}}]) for said in ("I will ", "not.")]
+    assert message_in(fed(*parts, event([delta("", reason="stop")])))["refusal"] == "I will not."
 
 
 @pytest.mark.parametrize(
-    "choices",
+    ("data", "kind"),
     [
-        [delta("") | {"delta": {"content": [{"type": "output_text", "content": "42"}]}}],
-        [delta("") | {"delta": {"content": PART}}],
-        [{"message": {"content": "4"}}, {"message": {"content": "2"}, "finish_reason": "stop"}],
-        [{"message": {"content": "4"}}, delta("2", reason="stop")],
+        *(
+            (b"".join(event([choice]) for choice in choices), FailureKind.BAD_RESPONSE)
+            for choices in (
+                [delta("") | {"delta": {"content": [{"type": "output_text", "content": "42"}]}}],
+                [delta("") | {"delta": {"content": PART}}],
+                [{"message": {"content": "4"}}, {"message": {"content": "2"}, "finish_reason": "stop"}],
+                [{"message": {"content": "4"}}, delta("2", reason="stop")],
+            )
+        ),
+        (event([delta("4", reason="stop"), delta("x", index=1)]), FailureKind.RESET),  # it ends too early
+        (b"data: {broken\n\n", FailureKind.BAD_RESPONSE),
+        (b"data: [1]\n\n", FailureKind.BAD_RESPONSE),
+        (b"data: " + b"x" * 17_000_000, FailureKind.BAD_RESPONSE),
     ],
+    ids=range(8),
 )
-def test_a_stream_whose_text_is_not_certain_is_no_answer(choices: list[dict[str, object]]) -> None:
-    reader = StreamReader(True, lambda: 0.0)
+def test_a_stream_whose_text_is_not_certain_or_has_no_end_is_no_answer(data: bytes, kind: FailureKind) -> None:
     with pytest.raises(Failure) as caught:
-        reader.feed(b"".join(event([choice]) for choice in choices))
-        reader.payload()
-    assert caught.value.kind is FailureKind.BAD_RESPONSE
-
-
-def test_a_stream_that_ends_too_early_is_no_answer() -> None:
-    reader = StreamReader(True, lambda: 0.0)
-    reader.feed(event([delta("4", reason="stop"), delta("x", index=1)]))
-    with pytest.raises(Failure) as caught:
-        reader.payload()
-    assert caught.value.kind is FailureKind.RESET
-
-
-@pytest.mark.parametrize(
-    "data",
-    [b"data: {broken\n\n", b"data: [1]\n\n", b"data: " + b"x" * 17_000_000],
-    ids=["not JSON", "not an object", "endless line"],
-)
-def test_what_is_no_event_is_a_failure(data: bytes) -> None:
-    with pytest.raises(Failure) as caught:
-        StreamReader(True, lambda: 0.0).feed(data)
-    assert caught.value.kind is FailureKind.BAD_RESPONSE
+        fed(data).payload()
+    assert caught.value.kind is kind
 
 
 @pytest.mark.parametrize("choices", ["x", [1], [{"index": "a"}], [{"delta": 3, "logprobs": {"content": 7}}]])
 def test_strange_choices_break_nothing(choices: object) -> None:
-    reader = StreamReader(True, lambda: 0.0)
-    reader.feed(b"data: " + orjson.dumps({"choices": choices}) + b"\n\ndata: [DONE]\n\n")
+    reader = fed(b"data: " + orjson.dumps({"choices": choices}) + b"\n\ndata: [DONE]\n\n")
     assert all(choice["message"] == {"content": None} for choice in reader.payload()["choices"])
 
 
@@ -262,45 +247,36 @@ def test_strange_choices_break_nothing(choices: object) -> None:
     ],
 )
 def test_every_notation_of_an_error_is_seen_after_a_whole_answer_too(error: bytes) -> None:
-    reader = StreamReader(True, lambda: 0.0)
-    reader.feed(event([delta("4", reason="stop")]) + error)
-    other = reader.replacement()
+    other = fed(event([delta("4", reason="stop")]) + error).replacement()
     assert other is not None and b"engine died" in other
     assert find_error(orjson.loads(other)) is not None
 
 
 def test_an_event_of_another_name_is_no_error() -> None:
-    reader = StreamReader(True, lambda: 0.0)
-    reader.feed(b"event: error_rate\n" + event([delta("4")]) + b"event: message\n" + event([delta("2", reason="stop")]))
-    assert reader.replacement() is None
-    assert reader.payload()["choices"][0]["message"] == {"content": "42"}
+    named = b"event: error_rate\n" + event([delta("4")]) + b"event: message\n" + event([delta("2", reason="stop")])
+    assert fed(named).replacement() is None and message_in(fed(named)) == {"content": "42"}
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
 def test_a_response_that_is_no_stream_is_taken_whole(cut: int) -> None:
     response = b'\n {"choices": [{"index": 0, "message": {"content": "4\\n2"}, "finish_reason": "stop"}]}\n'
-    reader = StreamReader(True, lambda: 0.0)
-    for start in range(0, len(response), cut):
-        reader.feed(response[start : start + cut])
+    reader = fed(*(response[start : start + cut] for start in range(0, len(response), cut)))
     assert orjson.loads(reader.replacement() or b"") == orjson.loads(response)
 
 
 @pytest.mark.parametrize("cut", range(5))
 def test_a_mark_of_the_byte_order_is_passed_over(cut: int) -> None:
     for text, replacement in ((STREAM, None), (b'{"choices": []}', b'{"choices": []}')):
-        marked, reader = BOM_UTF8 + text, StreamReader(True, lambda: 0.0)
-        reader.feed(marked[:cut])
-        reader.feed(marked[cut:])
-        assert reader.replacement() == replacement
+        marked = BOM_UTF8 + text
+        assert fed(marked[:cut], marked[cut:]).replacement() == replacement
 
 
 def test_text_after_the_end_of_a_choice_is_of_another_answer() -> None:
     """As where a server gives all of four choices one index."""
     for more in ([delta("b")], [delta("b", reason="stop")]):
-        reader = StreamReader(True, lambda: 0.0)
-        reader.feed(event([delta("a")]) + event([delta("", reason="stop")]) + event(more) + b"data: [DONE]\n\n")
+        ended = event([delta("a")]) + event([delta("", reason="stop")])
         with pytest.raises(Failure, match="the stream continues a choice that has ended"):
-            reader.payload()
+            fed(ended + event(more) + b"data: [DONE]\n\n").payload()
 
 
 @pytest.mark.parametrize(

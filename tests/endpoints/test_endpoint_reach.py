@@ -5,15 +5,17 @@ import gzip
 import shutil
 import ssl
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from endpoint_opener import CLIENTS, answer, opened_caller
+from endpoint_opener import CLIENTS, answer, ask, opened_caller
 from patient_time import until
-from raw_servers import CHAT, Exchange, raw_server
-from small_proxy import small_proxy
+from raw_servers import CHAT, Exchange, RawServer, raw_server, replying
+from small_proxy import SmallProxy, small_proxy
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.client import Caller
@@ -43,8 +45,24 @@ def caller(
     return opened_caller(base_url, client, Sampling(timeout=timeout), key, folder, **values)
 
 
-def port_of(url: str) -> int:
-    return urlsplit(url).port or 0
+async def check(asking: Caller, url: str, times: int = 1) -> None:
+    """It gets answers there, and is closed."""
+    for _ in range(times):
+        assert (await asking.ask(url, BODY)).status == 200
+    await asking.close()
+
+
+Proxied = AsyncIterator[tuple[RawServer, SmallProxy]]
+
+
+@asynccontextmanager
+async def proxied(password: str | None = None, tls: ssl.SSLContext | None = None) -> Proxied:
+    """A server that answers, and the proxy that leads to it."""
+    async with (
+        raw_server(answer, tls=tls) as server,
+        small_proxy(urlsplit(server.base_url).port or 0, password) as proxy,
+    ):
+        yield server, proxy
 
 
 # -- proxies -----------------------------------------------------------------------------------------------------
@@ -53,7 +71,7 @@ def port_of(url: str) -> int:
 @CLIENTS
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
 async def test_a_proxy_is_used_for_http(client: str, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with raw_server(answer) as server, small_proxy(port_of(server.base_url)) as proxy:
+    async with proxied() as (server, proxy):
         monkeypatch.setenv(variable, proxy.url)
         asking = caller("http://model.test/v1", client)
         assert (await asking.ask("http://model.test/v1", BODY)).status == 200
@@ -68,13 +86,10 @@ async def test_a_proxy_is_used_for_http(client: str, variable: str, monkeypatch:
 async def test_https_goes_through_a_tunnel_that_the_proxy_cannot_read(
     client: str, variable: str, certificate: Path, serving_tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with raw_server(answer, tls=serving_tls) as server, small_proxy(port_of(server.base_url)) as proxy:
+    async with proxied(tls=serving_tls) as (server, proxy):
         monkeypatch.setenv(variable, proxy.url)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        asking = caller("https://model.test/v1", client)
-        for _ in range(3):
-            assert (await asking.ask("https://model.test/v1", BODY)).status == 200
-        await asking.close()
+        await check(caller("https://model.test/v1", client), "https://model.test/v1", 3)
         assert proxy.seen == ["CONNECT model.test:443 HTTP/1.1"]
         assert server.connections == 1
 
@@ -111,9 +126,7 @@ async def test_servers_see_the_same_requests_either_way(
     async with raw_server(answer, tls=serving_tls) as server:
         url = server.base_url.replace("127.0.0.1", "localhost")
         for client in ("http", "httpx2"):
-            asking = caller(url, client, headers={"X-Org": "a b", "accept": "text/plain"})
-            assert (await asking.ask(url, BODY)).status == 200
-            await asking.close()
+            await check(caller(url, client, headers={"X-Org": "a b", "accept": "text/plain"}), url)
         direct, through = server.seen
     assert direct.headers == through.headers and direct.headers["x-org"] == "a b"
     assert (direct.path, direct.raw) == (through.path, through.raw)
@@ -121,17 +134,15 @@ async def test_servers_see_the_same_requests_either_way(
 
 @CLIENTS
 async def test_no_proxy_leads_to_this_machine(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with raw_server(answer) as server, small_proxy(port_of(server.base_url)) as proxy:
+    async with proxied() as (server, proxy):
         monkeypatch.setenv("ALL_PROXY", proxy.url)
         for url in (server.base_url, server.base_url.replace("127.0.0.1", "localhost")):
-            asking = caller(url, client)
-            assert (await asking.ask(url, BODY)).status == 200
-            await asking.close()
+            await check(caller(url, client), url)
         assert not proxy.seen
 
 
 async def test_a_proxy_may_ask_for_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with raw_server(answer) as server, small_proxy(port_of(server.base_url), "dxnlcjpwyxnz") as proxy:
+    async with proxied("dxnlcjpwyxnz") as (server, proxy):
         monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("http://", "http://user:wrong@"))
         monkeypatch.setenv("HTTP_PROXY", proxy.url.replace("http://", "http://user:pass@"))
         asking = caller("http://model.test/v1", "http")
@@ -196,10 +207,9 @@ async def test_https_checks_the_certificate(
             paths = ssl.get_default_verify_paths()._replace(openssl_cafile=str(certificate))
             monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths)
         asking = caller(url, client)
-        for _ in range(2):
-            assert (await asking.ask(url, BODY)).status == 200
-        assert len(server.seen) == 2 and await asking.connect_trouble(url) is None
-        await asking.close()
+        assert await asking.connect_trouble(url) is None
+        await check(asking, url, 2)
+        assert len(server.seen) == 2
 
 
 async def test_a_file_without_certificates_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,9 +247,7 @@ def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @CLIENTS
 async def test_a_plug_in_signs_each_request(client: str, plug_in: Path) -> None:
     async with raw_server(answer) as server:
-        asking = caller(server.base_url, client, auth="signing:Signed", folder=plug_in)
-        assert (await asking.ask(server.base_url, BODY)).status == 200
-        await asking.close()
+        await check(caller(server.base_url, client, auth="signing:Signed", folder=plug_in), server.base_url)
         asked = server.seen[0]
         assert asked.headers["x-signature"] == f"{len(asked.raw)} bytes"
         assert "key-of-the-tests" not in asked.headers.get("authorization", "")
@@ -254,10 +262,8 @@ async def test_a_plug_in_may_answer_what_the_server_asks(client: str, plug_in: P
             await asked.reply(401, b"", 'WWW-Authenticate: Digest realm="r", nonce="n", qop="auth"')
 
     async with raw_server(challenge) as server:
-        asking = caller(server.base_url, client, auth="signing:digest", folder=plug_in)
-        assert (await asking.ask(server.base_url, BODY)).status == 200
+        await check(caller(server.base_url, client, auth="signing:digest", folder=plug_in), server.base_url)
         assert len(server.seen) == 2
-        await asking.close()
 
 
 async def test_what_is_no_plug_in_is_told_at_once(plug_in: Path) -> None:
@@ -272,10 +278,7 @@ async def test_what_is_no_plug_in_is_told_at_once(plug_in: Path) -> None:
 @CLIENTS
 @pytest.mark.parametrize("location", ["http://[", "http://a:99999999/", "//", "\x01", "http://" + "a" * 70_000, "é"])
 async def test_no_redirect_breaks_anything(client: str, location: str) -> None:
-    async def away(asked: Exchange) -> None:
-        await asked.reply(307, b"", f"Location: {location}")
-
-    async with raw_server(away) as server:
+    async with raw_server(replying(b"", f"Location: {location}", status=307)) as server:
         asking = caller(server.base_url, client)
         try:
             assert (await asking.ask(server.base_url, BODY)).status == 307
@@ -291,21 +294,14 @@ async def test_no_cookie_is_sent_back(client: str) -> None:
         await asked.reply(200, {"choices": []}, "Set-Cookie: place=1; Path=/", "Set-Cookie: b=2; Domain=localhost")
 
     async with raw_server(with_cookie) as server:
-        asking = caller(server.base_url, client)
-        for _ in range(2):
-            assert (await asking.ask(server.base_url, BODY)).status == 200
-        await asking.close()
+        await check(caller(server.base_url, client), server.base_url, 2)
 
 
 @CLIENTS
 @pytest.mark.parametrize("packed", [False, True])
 async def test_nothing_is_read_or_unpacked_beyond_what_it_could_need(client: str, packed: bool) -> None:
     endless = b'{"choices": [' + b" " * (2 * ANY_BODY)
-
-    async def explode(asked: Exchange) -> None:
-        body = gzip.compress(endless) if packed else endless
-        await asked.reply(200, body, *(["Content-Encoding: gzip"] if packed else []))
-
+    explode = replying(gzip.compress(endless), "Content-Encoding: gzip") if packed else replying(endless)
     async with raw_server(explode, pages={"/v1/models": explode, "/health": explode}) as server:
         asking = caller(server.base_url, client)
         for page in (asking.ask(server.base_url, {**BODY, "max_tokens": 16}), asking.models(server.base_url)):
@@ -359,8 +355,7 @@ async def test_a_thousand_requests_at_once(client: str) -> None:
     async with raw_server(together) as server:
         config = EndpointConfig.model_validate({"base_url": server.base_url, "model": "m", "client": client})
         model = open_endpoint(config, Sampling(timeout=60.0), Limits(in_flight=many), keys={})
-        answers = await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1)) for seed in range(many)))
-        assert {answer.text for (answer,) in answers} == {"42"}
+        assert {answer.text for answer in await ask(model, many)} == {"42"}
         assert model.stats.retries == 0
         await model.close()
 

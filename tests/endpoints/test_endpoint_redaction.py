@@ -7,7 +7,7 @@ from base64 import b64encode
 from urllib.parse import quote
 
 import pytest
-from endpoint_opener import CLIENTS, EACH_CLIENT, Opener
+from endpoint_opener import CLIENTS, EACH_CLIENT, Opener, Served
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import SecretStr
@@ -68,7 +68,7 @@ def test_an_error_that_is_no_json_shows_no_part_of_a_key() -> None:
     ("kind", "client"),
     in_turns(["no json", "no http", "chunk", "header", "redirect", "finish", "retry"], EACH_CLIENT),
 )
-async def test_no_answer_of_a_server_shows_half_a_key(endpoint: Opener, kind: str, client: str) -> None:
+async def test_no_answer_of_a_server_shows_half_a_key(served: Served, kind: str, client: str) -> None:
     async def echo(asked: Exchange) -> None:
         key = asked.headers["authorization"].removeprefix("Bearer ").encode()
         choice = {"index": 0, "message": {"content": "42"}, "finish_reason": key.decode()}
@@ -88,23 +88,21 @@ async def test_no_answer_of_a_server_shows_half_a_key(endpoint: Opener, kind: st
             await asked.send(responses[kind])
         asked.close()
 
-    async with raw_server(echo) as server:
-        model = endpoint(server.base_url, client=client, key=KEY, attempts=1)
+    async with served(echo, client=client, key=KEY, attempts=1) as (server, model):
         with pytest.raises(EndpointError) as caught:
             await model.sample(CHAT, range(1))
         assert len(server.seen) >= 1
         assert not shows(str(caught.value) + repr(model.stats))
 
 
-async def test_names_that_a_server_gives_are_told_without_keys_and_not_without_end(endpoint: Opener) -> None:
+async def test_names_that_a_server_gives_are_told_without_keys_and_not_without_end(served: Served) -> None:
     async def name_itself(asked: Exchange) -> None:
         choice = {"index": 0, "message": {"content": "42"}, "finish_reason": "stop"}
         named = f"{asked.headers['authorization'].removeprefix('Bearer ')}-{asked.index}-" + "x" * 10_000
         usage = {"prompt_tokens": 5, "completion_tokens": 10**6 + asked.index}
         await asked.reply(200, {"choices": [choice], "model": named, "usage": usage})
 
-    async with raw_server(name_itself) as server:
-        model = endpoint(server.base_url, key=KEY, max_tokens=10)
+    async with served(name_itself, key=KEY, max_tokens=10) as (_, model):
         for seed in range(60):
             await model.sample(CHAT, range(seed, seed + 1))
         notices = model.stats.notices

@@ -1,14 +1,13 @@
 """What is found out about a server before it is asked, and the habits of llama-server."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
 import orjson
 import pytest
-from endpoint_opener import Opener
-from raw_servers import CHAT, Exchange, raw_server
+from endpoint_opener import Opener, Served, ask
+from raw_servers import CHAT, Exchange, Script, raw_server, replying
 
 from adaptive_eval.base.errors import Rejected
 from adaptive_eval.endpoints.servers import is_same_model
@@ -20,21 +19,13 @@ from adaptive_eval.simulate.worlds import Latency, World, binary
 
 WORLD = World("one", binary(np.full((1, 4), 0.5)), models=("m",), latency=Latency(0.002, 0.8, 1.0))
 QUESTION = Prompt(messages=(Message("user", "[q1] Which number?"),))
-Page = Callable[[Exchange], Awaitable[None]]
 
 
-def page(content: dict[str, Any], status: int = 200) -> Page:
-    async def write(asked: Exchange) -> None:
-        await asked.reply(status, content)
-
-    return write
+def models(*entries: dict[str, Any]) -> dict[str, Script]:
+    return {"/v1/models": replying({"data": list(entries)})}
 
 
-def models(*entries: dict[str, Any]) -> dict[str, Page]:
-    return {"/v1/models": page({"data": list(entries)})}
-
-
-def naming(name: str) -> Page:
+def naming(name: str) -> Script:
     """Answers whatever is asked for, and says from which model."""
 
     async def write(asked: Exchange) -> None:
@@ -46,16 +37,19 @@ def naming(name: str) -> Page:
     return write
 
 
-LLAMA = {"id": "llama", "aliases": ["llama", "m"], "owned_by": "llamacpp"}
 PROPS = {"default_generation_settings": {"params": {"top_k": 20, "top_p": 0.95, "min_p": 0.0}}}
+
+
+def llama(props: Script = replying(PROPS)) -> dict[str, Script]:  # noqa: B008
+    """The pages of llama-server."""
+    return {**models({"id": "llama", "aliases": ["llama", "m"], "owned_by": "llamacpp"}), "/props": props}
 
 
 # -- whether it serves the model -----------------------------------------------------------------------------------
 
 
-async def test_a_model_that_is_not_on_the_list_is_refused_though_it_would_be_answered(endpoint: Opener) -> None:
-    async with raw_server(naming("other"), pages=models({"id": "other"}, {"id": "third"})) as server:
-        model = endpoint(server.base_url)
+async def test_a_model_that_is_not_on_the_list_is_refused_though_it_would_be_answered(served: Served) -> None:
+    async with served(naming("other"), pages=models({"id": "other"}, {"id": "third"})) as (server, model):
         for _ in range(2):
             with pytest.raises(
                 Rejected, match="has no model 'm', only other, third: set `model` to one.*names 'other'"
@@ -73,15 +67,12 @@ async def test_a_replica_that_serves_another_model_is_set_aside_until_it_serves_
     async def listed(asked: Exchange) -> None:
         await asked.reply(200, {"data": served})
 
-    async def ask(number: int) -> None:
-        await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(number)))
-
     async with (
         raw_server(naming("m")) as right,
         raw_server(naming("other"), pages={"/v1/models": listed}) as wrong,
     ):
         model = endpoint(right.base_url, wrong.base_url, in_flight=4)
-        await ask(40)
+        await ask(model, 40)
         assert [replica.healthy for replica in model.stats.replicas] == [True, False]
         (notice,) = model.stats.notices
         assert notice.kind == "replica_refuses"
@@ -90,14 +81,13 @@ async def test_a_replica_that_serves_another_model_is_set_aside_until_it_serves_
         served[:] = [{"id": "m"}]
         async with asyncio.timeout(10.0):
             while not model.stats.replicas[1].healthy:
-                await ask(8)
+                await ask(model, 8)
                 await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("named", ["m", "m-2026-01-01"])
-async def test_a_list_may_leave_out_what_is_served_all_the_same(endpoint: Opener, named: str) -> None:
-    async with raw_server(naming(named), pages=models({"id": "other"})) as server:
-        model = endpoint(server.base_url)
+async def test_a_list_may_leave_out_what_is_served_all_the_same(served: Served, named: str) -> None:
+    async with served(naming(named), pages=models({"id": "other"})) as (_, model):
         assert (await model.sample(CHAT, range(1)))[0].text == "42"
         assert (await model.check()).ok
     assert model.stats.notices == ()
@@ -125,7 +115,7 @@ NO_LISTS = [({"error": "not found"}, 404), ({"error": "broken"}, 500), ({"data":
 
 @pytest.mark.parametrize(("content", "status"), [*NO_LISTS, ({"data": [None, {"name": "m"}]}, 200)])
 async def test_a_server_without_a_list_is_asked(endpoint: Opener, content: dict[str, Any], status: int) -> None:
-    async with raw_server(naming("m"), pages={"/v1/models": page(content, status)}) as server:
+    async with raw_server(naming("m"), pages={"/v1/models": replying(content, status=status)}) as server:
         assert (await endpoint(server.base_url).sample(CHAT, range(1)))[0].text == "42"
 
 
@@ -139,8 +129,7 @@ async def test_a_list_is_asked_for_once_however_many_begin(endpoint: Opener) -> 
         await asked.reply(200, {"data": [{"id": "m"}]})
 
     async with raw_server(naming("m"), pages={"/v1/models": listed}) as server:
-        model = endpoint(server.base_url)
-        await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(20)))
+        await ask(endpoint(server.base_url), 20)
     assert asked_for == 1
 
 
@@ -164,9 +153,8 @@ async def test_a_server_that_was_gone_is_met_anew(endpoint: Opener) -> None:
         *((name, False) for name in ("m-2026-01-01", "org/m-001", "m-latest", "m.gguf")),
     ],
 )
-async def test_another_version_is_told_and_a_date_is_none(endpoint: Opener, named: str, expected: bool) -> None:
-    async with raw_server(naming(named)) as server:
-        model = endpoint(server.base_url)
+async def test_another_version_is_told_and_a_date_is_none(served: Served, named: str, expected: bool) -> None:
+    async with served(naming(named)) as (_, model):
         await model.sample(CHAT, range(1))
     assert [notice.kind for notice in model.stats.notices] == ["named"] * expected
 
@@ -174,10 +162,8 @@ async def test_another_version_is_told_and_a_date_is_none(endpoint: Opener, name
 # -- llama-server --------------------------------------------------------------------------------------------------
 
 
-async def test_its_defaults_that_cut_the_distribution_are_told(endpoint: Opener) -> None:
-    pages = models(LLAMA) | {"/props": page(PROPS)}
-    async with raw_server(naming("llama"), pages=pages) as server:
-        model = endpoint(server.base_url, top_p=0.9)
+async def test_its_defaults_that_cut_the_distribution_are_told(served: Served) -> None:
+    async with served(naming("llama"), pages=llama(), top_p=0.9) as (_, model):
         await model.sample(CHAT, range(1))
         (replica,) = (await model.check()).replicas
     (notice,) = model.stats.notices
@@ -190,18 +176,15 @@ async def test_its_defaults_that_cut_the_distribution_are_told(endpoint: Opener)
     "values",
     [{"top_k": 0, "top_p": 1.0, "min_p": 0.0}, {"temperature": 0.0}, {"extra_body": {"top_k": 5}, "top_p": 1.0}],
 )
-async def test_nothing_is_told_where_nothing_is_left_to_it(endpoint: Opener, values: dict[str, Any]) -> None:
-    pages = models(LLAMA) | {"/props": page(PROPS)}
-    async with raw_server(naming("m"), pages=pages) as server:
-        model = endpoint(server.base_url, **values)
+async def test_nothing_is_told_where_nothing_is_left_to_it(served: Served, values: dict[str, Any]) -> None:
+    async with served(naming("m"), pages=llama(), **values) as (_, model):
         await model.sample(CHAT, range(1))
     assert model.stats.notices == ()
 
 
-@pytest.mark.parametrize("props", [page({}, 404), page({"default_generation_settings": []})])
-async def test_its_usual_defaults_are_told_where_it_does_not_say(endpoint: Opener, props: Page) -> None:
-    async with raw_server(naming("m"), pages=models(LLAMA) | {"/props": props}) as server:
-        model = endpoint(server.base_url)
+@pytest.mark.parametrize("props", [replying({}, status=404), replying({"default_generation_settings": []})])
+async def test_its_usual_defaults_are_told_where_it_does_not_say(served: Served, props: Script) -> None:
+    async with served(naming("m"), pages=llama(props)) as (_, model):
         await model.sample(CHAT, range(1))
     (notice,) = model.stats.notices
     assert "(top_k 40, top_p 0.95, min_p 0.05)" in notice.text
@@ -220,10 +203,8 @@ async def spoken(asked: Exchange) -> None:
     await asked.reply(200, body)
 
 
-async def test_the_tokens_of_several_answers_are_counted_one_by_one(endpoint: Opener) -> None:
-    pages = models(LLAMA) | {"/props": page(PROPS)}
-    async with raw_server(spoken, pages=pages) as server:
-        model = endpoint(server.base_url, samples_per_request=4, top_k=0, top_p=1.0, min_p=0.0)
+async def test_the_tokens_of_several_answers_are_counted_one_by_one(served: Served) -> None:
+    async with served(spoken, pages=llama(), samples_per_request=4, top_k=0, top_p=1.0, min_p=0.0) as (_, model):
         answers = await model.sample(CHAT, range(4))
     assert [answer.completion_tokens for answer in answers] == [3, 10, 17, 24]
     assert sum(answer.prompt_tokens for answer in answers) == 9

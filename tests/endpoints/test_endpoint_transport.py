@@ -12,9 +12,9 @@ from contextlib import suppress
 
 import httpx2
 import pytest
-from endpoint_opener import EACH_CLIENT, Opener, opened_caller
+from endpoint_opener import EACH_CLIENT, Served, first, opened_caller
 from patient_time import HANGS
-from raw_servers import CHAT, Exchange, raw_server
+from raw_servers import CHAT, Exchange, raw_server, replying
 from thoroughness import in_turns
 
 from adaptive_eval.endpoints.connection import GuardedConnection, StaleConnection
@@ -33,8 +33,7 @@ def at_most(number: int) -> dict[str, int]:
     return {MAX_BYTES_EXTENSION: number}
 
 
-async def ok(asked: Exchange) -> None:
-    await asked.reply(200, b"hello")
+ok = replying(b"hello")
 
 
 async def test_an_idle_connection_that_the_server_closed_costs_no_failure() -> None:
@@ -42,7 +41,7 @@ async def test_an_idle_connection_that_the_server_closed_costs_no_failure() -> N
         if asked.index % 2:
             asked.reset()
         else:
-            await asked.reply(200, b"hello")
+            await ok(asked)
 
     async with raw_server(once_per_connection) as server, over_aiohttp() as client:
         for _ in range(3):
@@ -87,13 +86,10 @@ async def test_a_connection_that_is_closed_without_a_word_is_told_as_that() -> N
 
 async def test_an_answer_cut_in_the_middle_is_an_error_even_on_a_used_connection() -> None:
     async def script(asked: Exchange) -> None:
-        if asked.index == 0:
-            await asked.reply(200, b"hello")
-        else:
-            await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
-            asked.close()
+        await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+        asked.close()
 
-    async with raw_server(script) as server, over_aiohttp() as client:
+    async with raw_server(first(1, ok, script)) as server, over_aiohttp() as client:
         await client.get(server.base_url)
         with pytest.raises(ExchangeError):
             await client.get(server.base_url)
@@ -138,11 +134,7 @@ async def test_tokens_are_handed_over_together_once_a_stream_has_begun() -> None
 
 
 async def test_a_body_that_is_not_read_to_its_end_takes_its_connection_with_it() -> None:
-    async def endless(asked: Exchange) -> None:
-        await asked.send(b"HTTP/1.1 200 OK\r\n\r\n" if asked.index == 0 else b"")
-        if asked.index:
-            await ok(asked)
-
+    endless = first(1, lambda asked: asked.send(b"HTTP/1.1 200 OK\r\n\r\n"), ok)
     async with raw_server(endless) as server, over_aiohttp() as client:
         async with client.stream("GET", server.base_url) as response:
             assert response.status_code == 200
@@ -194,11 +186,7 @@ async def test_a_response_that_is_too_long_ends_though_more_of_it_comes() -> Non
 
 
 async def test_a_bomb_is_not_unpacked() -> None:
-    bomb = gzip.compress(bytes(200 * 2**20), 1)
-
-    async def explode(asked: Exchange) -> None:
-        await asked.reply(200, bomb, "Content-Encoding: gzip")
-
+    explode = replying(gzip.compress(bytes(200 * 2**20), 1), "Content-Encoding: gzip")
     async with raw_server(explode) as server, over_aiohttp() as client:
         tracemalloc.start()
         try:
@@ -377,15 +365,14 @@ async def test_what_is_all_framing_is_refused_before_much_of_it_is_read(client: 
     assert 0 < sent[0] < MOST_BYTES
 
 
-async def test_a_body_of_many_small_chunks_is_read(endpoint: Opener) -> None:
+async def test_a_body_of_many_small_chunks_is_read(served: Served) -> None:
     """A token at a time, or a letter of a short answer."""
 
     async def letters(asked: Exchange) -> None:
         text = b'{"choices": [{"index": 0, "message": {"content": "%s"}, "finish_reason": "stop"}]}' % (b"4" * 5000)
         await asked.send(CHUNKED + b"".join(b"1\r\n%c\r\n" % letter for letter in text) + b"0\r\nA: b\r\n\r\n")
 
-    async with raw_server(letters) as server:
-        model = endpoint(server.base_url)
+    async with served(letters) as (_, model):
         for _ in range(2):
             (answer,) = await model.sample(CHAT, range(1))
             assert answer.text == "4" * 5000

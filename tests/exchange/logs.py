@@ -8,9 +8,8 @@ from pathlib import Path
 
 import zstandard
 from stored_runs import stored_trials
-from typer.testing import CliRunner, Result
-
-from adaptive_eval.cli import app
+from typed import typed
+from typer.testing import Result
 
 STORED, DEFLATED, ZSTANDARD = 0, 8, 93
 Outcomes = dict[tuple[str, str, int], int | None]
@@ -18,20 +17,20 @@ Outcomes = dict[tuple[str, str, int], int | None]
 
 def imported(*words: object) -> Result:
     """`adaptive-eval import`."""
-    return CliRunner().invoke(app, ["import", *map(str, words)])
+    return typed("import", *words)
 
 
 def taken(*words: object) -> Result:
     """An import that succeeds."""
-    done = imported(*words)
-    assert done.exit_code == 0, done.output
-    return done
+    return typed("import", *words, code=0)
 
 
 def refusal(*words: object) -> str:
-    """The message of an import that is refused."""
-    refused = imported(*words)
-    assert refused.exit_code == 2, refused.output
+    """The message of an import that is refused, of which nothing is left."""
+    folder = Path(str(words[words.index("--to") + 1])).parent
+    before = sorted(folder.glob("*"))
+    refused = typed("import", *words, code=2)
+    assert sorted(folder.glob("*")) == before
     return " ".join(refused.stderr.split())
 
 

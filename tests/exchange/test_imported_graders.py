@@ -1,28 +1,27 @@
 """Who goes on with an imported run grades as its logs did, or is told with examples before anything is asked."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from logs import header, imported, inspect_log, lines, outcomes, sample, taken
+from logs import header, inspect_log, lines, outcomes, refusal, sample, taken
 from scripted_server import ScriptedServer, scripted_server
-from stored_runs import stored_header
-from typer.testing import CliRunner, Result
+from stored_runs import events_in, stored_header
+from typed import typed
+from typer.testing import Result
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.notes import GraderChosen, TrialsImported, events_of_kind
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import open_run
 from adaptive_eval.running.read_prior_outcomes import is_graded_by_logs
 
 SKILLS = {"ada": 0.9, "bob": 0.3}
+UNREACHED = {"base_url": "http://127.0.0.1:9/v1"}
 QUESTIONS = 6
 
 
@@ -47,7 +46,7 @@ def server() -> Iterator[ScriptedServer]:
         yield saying_server
 
 
-def log(folder: Path, options: dict[str, object], scorer: str = "match") -> list[Path]:
+def log(folder: Path, options: dict[str, object]) -> list[Path]:
     """Logs whose scorer takes the last number of an answer."""
     logs = []
     for model in SKILLS:
@@ -63,18 +62,16 @@ def log(folder: Path, options: dict[str, object], scorer: str = "match") -> list
                         target=str(question + 20),
                         messages=[{"role": "user", "content": f"number {question}"}],
                         output=output,
-                        scores={scorer: {"value": "C" if is_right(model, question, epoch) else "I"}},
+                        scores={"match": {"value": "C" if is_right(model, question, epoch) else "I"}},
                     )
                 )
-        head = header(f"openai/{model}", scorers=[{"name": scorer, "options": options}])
+        head = header(f"openai/{model}", scorers=[{"name": "match", "options": options}])
         logs.append(inspect_log(folder / f"{model}.eval", samples, head))
     return logs
 
 
-def begun(folder: Path, options: dict[str, object], scorer: str = "match") -> tuple[Path, Result]:
-    run = folder / "run"
-    done = taken(*log(folder, options, scorer), "--to", run)
-    return run, done
+def begun(folder: Path, options: dict[str, object]) -> tuple[Path, Result]:
+    return folder / "run", taken(*log(folder, options), "--to", folder / "run")
 
 
 def run_on(run: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Result:
@@ -84,12 +81,13 @@ def run_on(run: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, *
     config = run / "config.yaml"
     tree = yaml.safe_load(config.read_text())
     config.write_text(yaml.safe_dump(tree | changes))
-    return CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--display", "plain"])
+    return typed("run", config, "--run-dir", run, "--display", "plain")
 
 
-def configured(folder: Path, grader: str, models: list[dict[str, object]], **more: object) -> Path:
-    """A configuration with the questions of the logs."""
+def configured(folder: Path, grader: str, server: Mapping[str, Any] = UNREACHED, of: str = "", **more: object) -> Path:
+    """A configuration with the questions of the logs, whose models have such a server; `of` begins their names."""
     rows = [{"id": f"q{n}", "prompt": f"number {n}", "answer": str(n + 20)} for n in range(QUESTIONS)]
+    models = [{"name": f"{of}{name}", **server} for name in SKILLS]
     tree = {"questions": str(lines(folder / "questions.jsonl", rows)), "models": models, "grader": grader}
     config = folder / f"{grader}.yaml"
     config.write_text(yaml.safe_dump(tree | {"sampling": {"temperature": 0.5, "max_tokens": 99}} | more))
@@ -119,7 +117,7 @@ def test_a_scorer_of_numbers_is_known(tmp_path: Path) -> None:
 def test_a_grader_that_gives_other_grades_is_left_out_and_not_gone_on_with(
     tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, done = begun(tmp_path, {}, "match")
+    run, done = begun(tmp_path, {})
     right = sum(outcomes(run).values())
     assert f"grades    exact grades {right} of 48 stored answers differently, for example" in done.stdout
     assert "key '20': stored correct, now " in done.stdout
@@ -141,37 +139,30 @@ def test_a_grader_that_gives_other_grades_is_left_out_and_not_gone_on_with(
 def test_a_grader_that_gives_the_grades_is_taken_and_stays(
     tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, _ = begun(tmp_path, {}, "match")
+    run, _ = begun(tmp_path, {})
     before = outcomes(run)
     for _ in range(2):  # and the resume needs no sample any more
         ended = run_on(run, server, monkeypatch, grader="numeric", trials={"min": 4, "max": 6})
         assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
     after = outcomes(run)
     assert {trial: after[trial] for trial in before} == before
-    with closing(RunReader.open(run)) as reader:
-        assert [(event.grader, event.compared) for event in events_of_kind(reader.events(), GraderChosen)] == [
-            ("numeric", 48)
-        ]
+    assert [(event.grader, event.compared) for event in events_in(run, GraderChosen)] == [("numeric", 48)]
     assert kind_of(run) == "numeric"
     refused = run_on(run, server, monkeypatch, grader="exact")
     assert refused.exit_code == ExitCode.CONFIGURATION and "other settings" in refused.stderr
 
 
 def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: ScriptedServer) -> None:
-    run, models = tmp_path / "run", [{"name": name, "base_url": server.base_url} for name in SKILLS]
-    config, other = (
-        configured(tmp_path, grader, models, trials={"min": 4, "max": 6, "optimize": "cost"})
-        for grader in ("exact", "numeric")
-    )
-    done = imported(lines(tmp_path / "log.jsonl", graded_rows(text=prose)), "--to", run, "--config", config)
-    assert done.exit_code == 0 and "stored answers differently" in done.stdout
-    result = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--dry-run"])
-    assert result.exit_code == ExitCode.CONFIGURATION and "stored answers differently" in result.stderr
-    result = CliRunner().invoke(app, ["run", str(other), "--run-dir", str(run), "--dry-run"])
-    assert result.exit_code == ExitCode.REACHED, result.stderr
+    run, url, trials = tmp_path / "run", {"base_url": server.base_url}, {"min": 4, "max": 6, "optimize": "cost"}
+    config, other = (configured(tmp_path, grader, url, trials=trials) for grader in ("exact", "numeric"))
+    done = taken(lines(tmp_path / "log.jsonl", graded_rows(text=prose)), "--to", run, "--config", config)
+    assert "stored answers differently" in done.stdout
+    result = typed("run", config, "--run-dir", run, "--dry-run", code=ExitCode.CONFIGURATION)
+    assert "stored answers differently" in result.stderr
+    typed("run", other, "--run-dir", run, "--dry-run", code=ExitCode.REACHED)
     assert kind_of(run) == "logged"  # a dry run changes nothing
-    refused = CliRunner().invoke(app, ["validate", str(other), "--set", "grader=logged"])
-    assert refused.exit_code == ExitCode.CONFIGURATION and "is a placeholder for imported logs" in refused.stderr
+    refused = typed("validate", other, "--set", "grader=logged", code=ExitCode.CONFIGURATION)
+    assert "is a placeholder for imported logs" in refused.stderr
 
 
 WHOLE = {
@@ -188,11 +179,10 @@ def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_sam
     tmp_path: Path, rubric: object
 ) -> None:
     """Logs with scores in place of categories, and a configuration whose grader reads otherwise."""
-    models = [{"name": f"openai/{name}", "base_url": "http://127.0.0.1:9/v1"} for name in SKILLS]
     logs = log(tmp_path, {"numeric": True})
     for grader, kind in (("exact", "logged"), ("numeric", "numeric")):
         run = tmp_path / grader
-        done = taken(*logs, "--to", run, "--config", configured(tmp_path, grader, models, rubric=rubric))
+        done = taken(*logs, "--to", run, "--config", configured(tmp_path, grader, of="openai/", rubric=rubric))
         assert ("stored answers differently" in done.stdout) == (grader == "exact")
         assert kind_of(run) == kind
         right = 1 if rubric == "binary" else 0
@@ -205,8 +195,7 @@ def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_sam
 
 
 def test_grades_are_those_of_the_logs_until_a_grader_has_given_or_compared_them(tmp_path: Path) -> None:
-    models: list[dict[str, object]] = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in SKILLS]
-    config = configured(tmp_path, "numeric", models)
+    config = configured(tmp_path, "numeric")
     both = [*graded_rows()[:1], *graded_rows(text=prose)[1:]]
     for number, (rows, unchecked) in enumerate([(graded_rows(), True), (both, True), (graded_rows(text=prose), False)]):
         run = tmp_path / f"run {number}"
@@ -222,12 +211,11 @@ def test_grades_are_those_of_the_logs_until_a_grader_has_given_or_compared_them(
     texts = [row | asked[int(str(row["question"])[1:])] for row in graded_rows(text=prose)]
     taken(lines(tmp_path / "log.jsonl", texts), "--to", run)
     seed = stored_config(stored_header(run)).seed
-    config = configured(tmp_path, "numeric", models, sampling={}, seed=seed)
+    config = configured(tmp_path, "numeric", sampling={}, seed=seed)
     for expected in (True, False):
         with open_run(run) as stored:
             assert is_graded_by_logs(stored) is expected
-        done = CliRunner().invoke(app, ["regrade", str(run), "--config", str(config)])
-        assert done.exit_code == 0, done.output
+        typed("regrade", run, "--config", config, code=0)
 
 
 def test_a_rubric_by_score_grades_a_table_of_scores(tmp_path: Path) -> None:
@@ -235,8 +223,7 @@ def test_a_rubric_by_score_grades_a_table_of_scores(tmp_path: Path) -> None:
     good = {"name": "good", "weight": 1, "when": {"score": {"at_least": 0.7}}}
     fair = {"name": "fair", "weight": 0.4, "when": {"score": {"at_least": 0.5}}}
     rubric = {"categories": [good, fair, {"name": "poor", "weight": 0}]}
-    models: list[dict[str, object]] = [{"name": name, "command": ["true"]} for name in SKILLS]
-    config = configured(tmp_path, "reported", models, sampling={}, rubric=rubric)
+    config = configured(tmp_path, "reported", {"command": ["true"]}, sampling={}, rubric=rubric)
     scores = (0.8, 0.6, 0.2, 1, 0, 0.4)
     rows = [{"model": "ada", "question": f"q{number}", "score": score} for number, score in enumerate(scores)]
     taken(lines(tmp_path / "log.jsonl", rows), "--to", tmp_path / "run", "--config", config)
@@ -247,18 +234,17 @@ def test_a_length_that_a_log_does_not_say_is_not_0(tmp_path: Path) -> None:
     """Labels that agree with the grades leave the scores alone, and no other rubric is judged by lengths."""
     brief = {"name": "brief", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": 6}}}
     rest = [{"name": "right", "weight": 0.5, "when": {"is_correct": True}}, {"name": "wrong", "weight": 0}]
-    models: list[dict[str, object]] = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in SKILLS]
-    config = configured(tmp_path, "exact", models, rubric={"categories": [brief, *rest]})
+    config = configured(tmp_path, "exact", rubric={"categories": [brief, *rest]})
     run, rows = tmp_path / "run", [{**row, "category": 2 - int(str(row["category"]))} for row in graded_rows()]
     taken(lines(tmp_path / "log.jsonl", rows), "--to", run, "--config", config)
     labels = [{**row, "label": "correct" if row["category"] == 1 else "wrong"} for row in rows]
-    done = CliRunner().invoke(app, ["label", str(run), "--from", str(lines(tmp_path / "labels.jsonl", labels))])
+    done = typed("label", run, "--from", lines(tmp_path / "labels.jsonl", labels))
     assert "The labels cannot be used: labels of ada have no category: the rubric needs the signal" in done.stdout
-    done = CliRunner().invoke(app, ["rescore", str(run)])
-    assert "efficiency_adjusted: needs is_correct, repeated_pattern, token_ratio, which no trial has" in done.stdout
+    lacking = "efficiency_adjusted: needs is_correct, repeated_pattern, token_ratio, which no trial has"
+    assert lacking in typed("rescore", run).stdout
     right = lines(tmp_path / "right.jsonl", [{"model": "ada", "question": "q0", "correct": 1}])
-    done = CliRunner().invoke(app, ["import", str(right), "--to", str(tmp_path / "other"), "--config", str(config)])
-    assert "has no completion_tokens of this trial, which the rubric needs" in " ".join(done.output.split())
+    refused = refusal(right, "--to", tmp_path / "other", "--config", config)
+    assert "has no completion_tokens of this trial, which the rubric needs" in refused
 
 
 def test_scores_that_commands_have_reported_are_compared_as_they_were_reported(tmp_path: Path) -> None:
@@ -266,10 +252,9 @@ def test_scores_that_commands_have_reported_are_compared_as_they_were_reported(t
         return json.dumps({"score": float(is_right(*trial)), "answer": "done"})
 
     trials = graded_rows(text=lambda *_: "done", reasoning=reported)
-    config = configured(tmp_path, "reported", [{"name": model, "command": ["true"]} for model in SKILLS], sampling={})
-    done = imported(lines(tmp_path / "log.jsonl", trials), "--to", tmp_path / "run", "--config", config)
-    assert done.exit_code == 0 and "stored answers differently" not in done.stdout
-    assert kind_of(tmp_path / "run") == "reported"
+    config = configured(tmp_path, "reported", {"command": ["true"]}, sampling={})
+    done = taken(lines(tmp_path / "log.jsonl", trials), "--to", tmp_path / "run", "--config", config)
+    assert "stored answers differently" not in done.stdout and kind_of(tmp_path / "run") == "reported"
     trials[0]["category"] = 1 - int(str(trials[0]["category"]))
-    done = imported(lines(tmp_path / "log.jsonl", trials), "--to", tmp_path / "other", "--config", config)
+    done = taken(lines(tmp_path / "log.jsonl", trials), "--to", tmp_path / "other", "--config", config)
     assert "reported grades 1 of 48 stored answers differently" in done.stdout

@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 from live_runs import ENDED, RunOutcome, Site
-from logs import imported, lines, outcomes, refusal, taken
+from logs import lines, outcomes, refusal, taken
 from small_run import MODELS, QUESTIONS, make_run, make_trial
 from stored_runs import events_in, store_records, stored_events, stored_header, stored_trials
 from thoroughness import first_of
-from typer.testing import CliRunner
+from typed import typed
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.base.seeds import hashed_base
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import run_header, stored_setup
 from adaptive_eval.config.task_sampling import load_run
@@ -75,56 +75,29 @@ def full_run(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> FullRun
     return FullRun(RunOutcome.of(run), list(map(json.loads, table.splitlines())), run)
 
 
-def first_look(run: Path) -> list[int]:
-    """The trials of each model at the first look."""
-    with closing(RunReader.open(run)) as reader:
-        return list(reader.log.looks()[0].body["trials"])  # type: ignore[call-overload]
-
-
-@pytest.mark.slow
-def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, full_run: FullRun) -> None:
-    run = site.directory()
-    config = site.write()
-    assert imported(full_run.log(site), "--to", run, "--config", config).exit_code == 0
-    ended = site.run(config)
-    assert ended.exit_code in ENDED, ended.stderr
-    assert first_look(run) == [32, 32, 32]
-    after, before = RunOutcome.of(run).outcomes, full_run.result.outcomes
-    assert read_view(run).words.seeds.startswith("Imported trials keep their seeds")
-    common = before.keys() & after.keys()
-    assert len(common) > 150
-    assert {trial: after[trial] for trial in common} == {trial: before[trial] for trial in common}
-    cells = Counter((model, question) for model, question, _ in after)
-    assert all((*cell, trial) in after for cell, held in cells.items() for trial in range(held))
-    kinds = [event.kind for event in stored_events(run)]
-    assert kinds[0] == TrialsImported.KIND
-    assert RunResumed.KIND in kinds
-
-
-def pace(directory: Path) -> object:
-    """What `trials.optimize` is in the stored configuration of a run."""
-    with closing(RunReader.open(directory)) as reader:
-        return reader.header().configuration["trials"]["optimize"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("with_seeds", "optimize"), [(True, "time"), (False, "cost")])
-def test_going_on_with_the_same_configuration_changes_no_setting_and_keeps_the_promise(
+def test_going_on_with_the_same_configuration_gives_the_same_trials_and_changes_no_setting(
     site: Site, full_run: FullRun, with_seeds: bool, optimize: str
 ) -> None:
     """Its pace is left to `auto`, which an import settles as well: as a run does if the log is that of one."""
-    trials: dict[str, object] = {"min": 4, "max": 30}
-    config = site.folder / "run.yaml"
-    config.write_text(json.dumps({**site.config(), "trials": trials}))
-    log = full_run.export(site, "jsonl") if with_seeds else full_run.log(site)
-    assert imported(log, "--to", site.directory(), "--config", config).exit_code == 0
-    assert pace(site.directory()) == optimize
+    run, config = site.directory(), site.folder / "run.yaml"
+    config.write_text(json.dumps({**site.config(), "trials": {"min": 4, "max": 30}}))
+    taken(full_run.export(site, "jsonl") if with_seeds else full_run.log(site), "--to", run, "--config", config)
+    assert stored_header(run).configuration["trials"]["optimize"] == optimize
     ended = site.run(config)
     assert ended.exit_code in ENDED, ended.stderr
-    assert pace(site.directory()) == optimize
-    assert not events_in(site.directory(), SettingsChanged)
-    results = json.loads((site.directory() / "results.json").read_text())
-    assert "redecided" not in [warning["kind"] for warning in results["warnings"]]
+    assert stored_header(run).configuration["trials"]["optimize"] == optimize
+    events = stored_events(run)
+    assert isinstance(events[0], TrialsImported) and not events_in(run, SettingsChanged)
+    assert "redecided" not in [warning["kind"] for warning in site.results()["warnings"]]
+    after, before = outcomes(run), full_run.result.outcomes
+    assert len(before.keys() & after.keys()) > 150 and {**before, **after} == {**after, **before}
+    if not with_seeds:
+        assert RunOutcome.of(run).looks[0]["trials"] == [32, 32, 32] and events_in(run, RunResumed)
+        assert read_view(run).words.seeds.startswith("Imported trials keep their seeds")
+        cells = Counter((model, question) for model, question, _ in after)
+        assert all((*cell, trial) in after for cell, held in cells.items() for trial in range(held))
 
 
 @pytest.mark.parametrize("form", first_of(["jsonl", "csv", "npz"], 1))
@@ -132,13 +105,10 @@ def test_logs_with_the_seeds_of_a_configuration_need_as_much_room(site: Site, fu
     """Without it scores would leave out what is over the horizon, whether the trials go on with their seeds or not."""
     sizes = Counter(str(row["model"]) for row in full_run.rows)
     enough = -(-max(sizes.values()) // 8)
-    exported = full_run.export(site, form)
     low, high = (site.write(f"room{at}", trials={"min": 4, "max": at}) for at in (enough - 1, enough))
-    assert f"trials.max must be at least {enough}, since the run begins with " in refusal(
-        exported, "--to", site.directory(), "--config", low
-    )
-    assert not site.directory().exists()
-    taken(exported, "--to", site.directory(), "--config", high)
+    words = (full_run.export(site, form), "--to", site.directory(), "--config")
+    assert f"trials.max must be at least {enough}, since the run begins with " in refusal(*words, low)
+    taken(*words, high)
 
 
 def test_a_cap_below_what_the_logs_have_cost_is_refused_before_anything_is_written(site: Site) -> None:
@@ -152,35 +122,23 @@ def test_a_cap_below_what_the_logs_have_cost_is_refused_before_anything_is_writt
     enough = {"usd": math.ceil(cost.usd * 100) / 100, "tokens": cost.tokens, "trials": cost.trials}
     for key, used in {"usd": cost.usd, "tokens": cost.tokens, "trials": cost.trials}.items():
         low = site.write(models=models, budget={key: used / 2 if key == "usd" else int(used) // 2})
-        refused = imported(table, "--to", run, "--config", low)
-        message = " ".join(refused.stderr.split())
-        assert refused.exit_code == ExitCode.CONFIGURATION and f"budget.{key} is " in message
-        assert f"have used {round(used, 9):,.10g} " in message
+        message = refusal(table, "--to", run, "--config", low)
+        assert f"budget.{key} is " in message and f"have used {round(used, 9):,.10g} " in message
         assert f"set it to {enough[key]:,.10g} or more, or remove it" in message
-        assert not run.exists() and not [*run.parent.glob(".*")]
-    done = imported(table, "--to", run, "--config", site.write(models=models, budget=enough))
-    assert done.exit_code == 0, done.output
+    done = taken(table, "--to", run, "--config", site.write(models=models, budget=enough))
     after = read_results(run)
     assert after is not None and after.cost.trials == cost.trials
     left_out = sum(row.trials for row in after.models) < cost.trials
     assert ("limits    the budget reserves the worst case" in done.stdout) == left_out
 
 
-def test_a_configuration_with_recorded_models_is_refused(site: Site) -> None:
-    """Their outcomes are taken when a run begins, so that an import has nothing to compare the others with."""
+def test_recorded_models_are_taken_when_a_run_begins_and_an_import_has_nothing_to_compare_with(site: Site) -> None:
+    """A run that was killed before it took their outcomes has no plan yet."""
     models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("ada", "bob")]
-    rows = [{"model": "ada", "question": "q1", "text": "1"}]
     config = site.write(models=[*models, {"name": "cyd", "recorded": "before"}])
-    assert "recorded models (cyd)" in refusal(
-        lines(site.folder / "log.jsonl", rows), "--to", site.directory(), "--config", config
-    )
-    assert not site.directory().exists()
-
-
-def test_a_run_killed_before_it_took_the_outcomes_of_recorded_models_has_no_plan_yet(site: Site) -> None:
-    models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("ada", "bob")]
-    config, questions = load_run(load_config(site.write(models=[*models, {"name": "cyd", "recorded": "before"}])))
-    store_records(site.directory(), run_header(config, questions))
+    log = lines(site.folder / "log.jsonl", [{"model": "ada", "question": "q1", "text": "1"}])
+    assert "recorded models (cyd)" in refusal(log, "--to", site.directory(), "--config", config)
+    store_records(site.directory(), run_header(*load_run(load_config(config))))
     refused = pytest.raises(ConfigError, match=r"recorded models yet \(cyd\)")
     with closing(RunReader.open(site.directory())) as reader, refused:
         stored_plan(stored_setup(reader.header()), reader, reader.events())
@@ -188,13 +146,12 @@ def test_a_run_killed_before_it_took_the_outcomes_of_recorded_models_has_no_plan
 
 @pytest.mark.slow
 def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site, full_run: FullRun) -> None:
-    config = site.write(trials={"min": 6, "max": 12})
-    done = imported(full_run.log(site), "--to", site.directory(), "--config", config)
-    assert done.exit_code == 0
+    config, run = site.write(trials={"min": 6, "max": 12}), site.directory()
+    done = taken(full_run.log(site), "--to", run, "--config", config)
     assert "no look yet: a model lacks trials of its first round" in done.stdout
-    assert read_view(site.directory()).results is None
+    assert read_view(run).results is None
     assert site.run(config).exit_code in ENDED
-    assert first_look(site.directory()) == [48, 48, 48]
+    assert RunOutcome.of(run).looks[0]["trials"] == [48, 48, 48]
 
 
 @pytest.mark.slow
@@ -223,15 +180,12 @@ def test_it_goes_on_with_the_configuration_beside_it(
 def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(site: Site, full_run: FullRun) -> None:
     run, config = site.directory(), site.write(trials={"min": 3, "max": 4})
     held = [row for row in full_run.of(4) if row["model"] != "cyd" or row["question"] != "q3"]
-    assert imported(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config).exit_code == 0
-    results = json.loads((run / "results.json").read_text())
-    aside = {row["name"]: row["set_aside"] for row in results["models"]}
-    assert aside.pop("cyd") == "trials for the first look are missing"
-    assert set(aside.values()) == {None}
+    taken(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config)
+    aside = {row["name"]: row["set_aside"] for row in site.results()["models"]}
+    assert aside == {"ada": None, "bob": None, "cyd": "trials for the first look are missing"}
     assert site.run(config).exit_code in ENDED
     assert {trial for model, question, trial in outcomes(run) if (model, question) == ("cyd", "q3")} >= {0, 1, 2}
-    results = json.loads((run / "results.json").read_text())
-    assert all(row["set_aside"] is None for row in results["models"])
+    assert all(row["set_aside"] is None for row in site.results()["models"])
 
 
 def test_one_answer_per_question_needs_more_than_one(tmp_path: Path) -> None:
@@ -254,89 +208,50 @@ def test_a_finished_design_is_judged_by_one_look(tmp_path: Path) -> None:
     ]
     path = lines(tmp_path / "t.jsonl", table)
     for name, options, boundary in (("open", [], 4.2), ("done", ["--finished"], 1.6449)):
-        assert imported(path, "--to", tmp_path / name, *options).exit_code == 0
-        results = json.loads((tmp_path / name / "results.json").read_text())
-        (pair,) = results["pairs"]
-        assert pair["boundary"] == pytest.approx(boundary, rel=0.25 if name == "open" else 1e-3)
+        taken(path, "--to", tmp_path / name, *options)
         view = read_view(tmp_path / name)
+        (pair,) = view.results.pairs
+        assert pair.boundary == pytest.approx(boundary, rel=0.25 if name == "open" else 1e-3)
         if name == "open":
             assert view.ended == "Imported: the trials are from logs, and were judged once."
             (step,) = view.next_steps
             assert step.text.startswith("to request more trials, import the logs again") and step.command is None
-    assert results["run"]["reason"] in (Reason.SETTLED, Reason.OUT_OF_REACH)
-    assert pair["verdict"] == "resolved"
-
-
-@pytest.mark.slow
-def test_it_serves_another_run_as_r0(site: Site, full_run: FullRun) -> None:
-    assert imported(full_run.log(site, 3), "--to", site.directory("old"), "--config", site.write()).exit_code == 0
-    config = site.write(prior={"run": str(site.directory("old"))}, seed=1, trials={"min": 4, "max": 8})
-    ended = site.run(config)
-    assert ended.exit_code in ENDED, ended.stderr
-    with closing(RunReader.open(site.directory())) as reader:
-        plan = stored_plan(stored_setup(reader.header()), reader, reader.events())
-    counts = plan.bench.prior_counts
-    assert counts is not None
-    assert set(counts.sum(axis=-1).ravel().tolist()) == {3}
-
-
-def test_it_is_replayed(site: Site, full_run: FullRun, tmp_path: Path) -> None:
-    rubric = {"categories": [{"name": "no", "weight": 0}, {"name": "yes", "weight": 2, "when": {"is_correct": True}}]}
-    config = site.write(rubric=rubric)
-    assert imported(full_run.log(site, 4), "--to", site.directory(), "--config", config).exit_code == 0
-    only_four = ["--set", "trials.min=4", "--set", "trials.max=4"]
-    words = ["replay", str(site.directory()), *only_four, "--output", str(tmp_path / "replayed")]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code in ENDED, done.output
-    results = json.loads((tmp_path / "replayed" / "results.json").read_text())
-    imported_results = json.loads((site.directory() / "results.json").read_text())
-    assert results["weights"] == [0.0, 2.0]
-    assert {row["name"]: row["score"] for row in results["models"]} == pytest.approx(
-        {row["name"]: row["score"] for row in imported_results["models"]}
-    )
+    assert view.results.run.reason in (Reason.SETTLED, Reason.OUT_OF_REACH) and pair.verdict == "resolved"
 
 
 @pytest.mark.slow
 def test_texts_are_graded_anew_and_grades_without_texts_are_not(site: Site, full_run: FullRun) -> None:
-    rows = full_run.of(4)
-    config = site.write()
+    rows, config = full_run.of(4), site.write()
     for name, table in (("texts", rows), ("grades", [{**row, "text": None, "reasoning": None} for row in rows])):
-        path = lines(site.folder / f"{name}.jsonl", table)
-        assert imported(path, "--to", site.directory(name), "--config", config).exit_code == 0
+        taken(lines(site.folder / f"{name}.jsonl", table), "--to", site.directory(name), "--config", config)
     other = site.write(grader={"kind": "regex", "pattern": "nothing like that"})
-    done = CliRunner().invoke(app, ["regrade", str(site.directory("texts")), "--config", str(other)])
-    assert done.exit_code == 0, done.stderr
+    typed("regrade", site.directory("texts"), "--config", other, code=0)
     assert set(outcomes(site.directory("texts")).values()) == {0}
-    refused = CliRunner().invoke(app, ["regrade", str(site.directory("grades")), "--config", str(other)])
-    assert refused.exit_code == ExitCode.FAILED
+    refused = typed("regrade", site.directory("grades"), "--config", other, code=ExitCode.FAILED)
     assert "has 96 imported trials without a text" in refused.stderr
     assert set(outcomes(site.directory("grades")).values()) == {0, 1}
 
 
 def test_r0_of_the_configuration_counts_in_an_import_once_the_grader_is_settled(tmp_path: Path) -> None:
-    folders = [tmp_path / name for name in ("earlier", "later")]
-    for folder in folders:
-        folder.mkdir()
-    earlier = make_run(folders[0], one_graded())
-    later = make_run(folders[1], one_graded(), prior={"run": str(earlier)})
-    table = tmp_path / "t.csv"
-    exported = CliRunner().invoke(app, ["export", str(later), "--format", "csv", "--output", str(table)])
+    """It is the outcomes of an imported run, too."""
+    earlier, later, table = (tmp_path / name for name in ("earlier", "later", "t.csv"))
+    taken(export(make_run(tmp_path, one_graded()), "csv").path, "--to", earlier, "--config", tmp_path / "made.yaml")
+    later.mkdir()
+    config = later / "made.yaml"
+    later = make_run(later, one_graded(), prior={"run": str(earlier)})
+    exported = typed("export", later, "--format", "csv", "--output", table)
     assert "note: it does not hold the outcomes of R0; `import --config` takes them from" in exported.output
-    done = imported(table, "--to", tmp_path / "run", "--config", folders[1] / "made.yaml")
-    assert done.exit_code == 0 and "outcomes of another run count in the scores (R0)" in done.output, done.output
-    results = read_results(tmp_path / "run")
-    assert results is not None and [row.prior_depth for row in results.models] == [2.0, 2.0]
-    replayed = CliRunner().invoke(app, ["replay", str(later), "--output", str(tmp_path / "replayed")])
+    done = taken(table, "--to", tmp_path / "counted", "--config", config)
+    assert "outcomes of another run count in the scores (R0)" in done.output, done.output
+    assert [row.prior_depth for row in read_results(tmp_path / "counted").models] == [2.0, 2.0]
+    replayed = typed("replay", later, "--output", tmp_path / "replayed")
     assert "note: R0 (prior) counts in the run, and not in its replay" in replayed.output
     texts = export(later, "jsonl").path  # a run that counts R0 cannot be graded anew, which this one still needs
-    done = imported(texts, "--to", tmp_path / "ungraded", "--config", folders[1] / "made.yaml")
+    done = taken(texts, "--to", tmp_path / "ungraded", "--config", config)
     assert "prior     R0 does not count yet" in done.output and not events_in(tmp_path / "ungraded", PriorTaken)
-    words = ["regrade", str(tmp_path / "ungraded"), "--config", str(folders[1] / "made.yaml")]
-    regraded = CliRunner().invoke(app, words)
-    assert regraded.exit_code == 0, regraded.output
+    typed("regrade", tmp_path / "ungraded", "--config", config, code=0)
     shutil.rmtree(earlier)
-    refused = imported(table, "--to", tmp_path / "other", "--config", folders[1] / "made.yaml")
-    assert refused.exit_code == 2 and "prior: " in refused.stderr and not (tmp_path / "other").exists()
+    assert "prior: " in refusal(table, "--to", tmp_path / "other", "--config", config)
 
 
 def one_graded() -> Iterator[TrialRecord]:
@@ -349,9 +264,8 @@ def test_grades_of_a_judge_keep_their_cost_and_their_doubt(tmp_path: Path) -> No
     used = {"judge_prompt_tokens": 8.0, "judge_completion_tokens": 2.0, "judge_usd": 0.15, "judge_gpu_seconds": 0.0}
     judged = [replace(record, signals={**record.signals, **used}) for record in one_graded()]
     judge = {"kind": "judge", "server": {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}}
-    run = make_run(tmp_path, judged, grader=judge)
-    table = export(run, "jsonl").path
-    done = imported(table, "--to", tmp_path / "again", "--config", tmp_path / "made.yaml")
+    table = export(make_run(tmp_path, judged, grader=judge), "jsonl").path
+    done = taken(table, "--to", tmp_path / "again", "--config", tmp_path / "made.yaml")
     assert "have it grade all answers again:" in done.output and "for example" not in done.output, done.output
     results = read_results(tmp_path / "again")
     assert results is not None and results.decisions["judged_by"] == "judge"
@@ -369,9 +283,8 @@ def test_drawn_questions_need_the_seeds_of_the_configuration(tmp_path: Path) -> 
     settings = "questions: {path: q.csv, shuffle: true}\ngrader: math\ntrials: {min: 1, max: 1, draw: 50}\n"
     (tmp_path / "c.yaml").write_text(f"{settings}models: [{models}]\n")
     np.savez(tmp_path / "t.npz", R=np.ones((2, 60, 1), int), models=["a", "b"], questions=questions)
-    refused = imported(tmp_path / "t.npz", "--to", tmp_path / "run", "--config", tmp_path / "c.yaml")
-    assert refused.exit_code == 2 and not (tmp_path / "run").exists()
-    assert "import an export other than npz, which has none; else remove trials.draw" in refused.stderr
+    refused = refusal(tmp_path / "t.npz", "--to", tmp_path / "run", "--config", tmp_path / "c.yaml")
+    assert "import an export other than npz, which has none; else remove trials.draw" in refused
 
 
 def seeds(run: Path) -> list[tuple[str, str, int]]:
@@ -383,13 +296,11 @@ def seeds(run: Path) -> list[tuple[str, str, int]]:
 def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, full_run: FullRun, form: str) -> None:
     config, run = site.write(), site.directory()
     log = lines(site.folder / "log.jsonl", full_run.interrupted)
-    assert imported(log, "--to", site.directory("killed"), "--config", config).exit_code == 0
-    exported = export(site.directory("killed"), form, site.folder / f"exported.{form}").path
-    taken(exported, "--to", run, "--config", config)
+    taken(log, "--to", site.directory("killed"), "--config", config)
+    taken(export(site.directory("killed"), form).path, "--to", run, "--config", config)
     assert set(outcomes(run)) == {(row["model"], row["question"], row["trial"]) for row in full_run.interrupted}
-    with closing(RunReader.open(run)) as reader:
-        assert list(reader.header().models) == ["ada", "bob", "cyd"]
-        assert list(reader.header().questions) == [f"q{number}" for number in range(8)]
+    header = stored_header(run)
+    assert [*header.models] == ["ada", "bob", "cyd"] and [*header.questions] == [f"q{number}" for number in range(8)]
     ended = site.run(config)
     assert ended.exit_code in ENDED, ended.stderr
     assert max(Counter(seeds(run)).values()) == 1
@@ -402,32 +313,16 @@ def test_what_has_no_grade_is_a_gap_where_there_is_nothing_to_grade(site: Site, 
     lost: dict[str, object] = {"category": None, "label": None, "value": None, "text": ""}
     unread = {**lost, "text": None, "grader_error": "it took too long"}
     failed = {**lost, "flags": "unanswered", "finish_reason": "500", "grader_error": "its server fails this request"}
-    changed = [{**row, **({3: unread, 5: failed}.get(number, {}))} for number, row in enumerate(full_run.interrupted)]
-    unread_at, failed_at = (
-        (str(changed_row["model"]), str(changed_row["question"]), int(str(changed_row["trial"])))
-        for changed_row in (changed[3], changed[5])
-    )
+    rows: list[Any] = full_run.interrupted
+    unread_at, failed_at = ((rows[at]["model"], rows[at]["question"], rows[at]["trial"]) for at in (3, 5))
+    rows[3], rows[5] = rows[3] | unread, rows[5] | failed
     config, run = site.write(), site.directory()
-    assert imported(lines(site.folder / "log.jsonl", changed), "--to", run, "--config", config).exit_code == 0
+    taken(lines(site.folder / "log.jsonl", rows), "--to", run, "--config", config)
     assert unread_at not in outcomes(run)
     assert site.run(config).exit_code in ENDED
-    assert outcomes(run)[unread_at] == full_run.result.outcomes[unread_at]
-    assert outcomes(run)[failed_at] is None
-    assert max(Counter(seeds(run)).values()) == 1
-
-
-@pytest.mark.slow
-def test_arrays_keep_the_numbers_of_their_trials(site: Site, full_run: FullRun) -> None:
-    """They tell no seeds: a trial that they lack is asked for, and no other has its number."""
-    config, run = site.write(), site.directory()
-    log = lines(site.folder / "log.jsonl", full_run.interrupted)
-    assert imported(log, "--to", site.directory("killed"), "--config", config).exit_code == 0
-    array = export(site.directory("killed"), "npz").path
-    assert imported(array, "--to", run, "--config", config).exit_code == 0
-    assert outcomes(run) == outcomes(site.directory("killed"))
-    assert site.run(config).exit_code in ENDED
     after = outcomes(run)
-    assert {**full_run.result.outcomes, **after} == {**after, **full_run.result.outcomes}
+    assert after[unread_at] == full_run.result.outcomes[unread_at] and after[failed_at] is None
+    assert max(Counter(seeds(run)).values()) == 1
 
 
 @pytest.mark.slow
@@ -440,35 +335,29 @@ def test_a_seed_that_would_be_asked_again_is_refused(site: Site) -> None:
         for trial in range(3)
     ]
     log = lines(site.folder / "log.jsonl", rows)
-    for seed in (3, 6):
-        assert "it could be requested again and count twice; change the seed of the configuration" in refusal(
-            log, "--to", site.directory(), "--config", site.write(seed=seed, trials=trials)
-        )
-        assert not site.directory().exists()
-    for seed in (5, 10_000_000):
-        run = site.directory(str(seed))
-        assert imported(log, "--to", run, "--config", site.write(seed=seed, trials=trials)).exit_code == 0
+    for seed in (3, 6, 5, 10_000_000):
+        words = (log, "--to", site.directory(str(seed)), "--config", site.write(seed=seed, trials=trials))
+        if seed in (3, 6):
+            assert "it could be requested again and count twice; change the seed of the configuration" in refusal(
+                *words
+            )
+        else:
+            taken(*words)
 
 
 def test_without_a_configuration_it_gets_seeds_of_its_own(tmp_path: Path) -> None:
+    cells = [*itertools.product(("ada", "bob"), ("q1", "q2"))]
     rows = [
-        {
-            "model": name,
-            "question": key,
-            "trial": trial,
-            "seed": hashed_base(0, name, key) + trial,
-            "category": trial % 2,
-        }
-        for name in ("ada", "bob")
-        for key in ("q1", "q2")
-        for trial in (1, 2, 5)
+        {"model": name, "question": key, "trial": at, "seed": hashed_base(0, name, key) + at, "category": at % 2}
+        for name, key in cells
+        for at in (1, 2, 5)
     ]
     run = tmp_path / "run"
-    assert imported(lines(tmp_path / "log.jsonl", rows), "--to", run).exit_code == 0
+    taken(lines(tmp_path / "log.jsonl", rows), "--to", run)
     assert {trial for *_, trial in outcomes(run)} == {0, 1, 2}
     seed = yaml.safe_load((run / "config.yaml").read_text())["seed"]
-    bases = [hashed_base(seed, name, key) for name in ("ada", "bob") for key in ("q1", "q2")]
-    assert not {base + trial for base in bases for trial in range(80)} & {row["seed"] for row in rows}
+    own = {hashed_base(seed, *cell) + trial for cell in cells for trial in range(80)}
+    assert not own & {row["seed"] for row in rows}
 
 
 @pytest.mark.parametrize("option", [[], ["--append"]])
@@ -487,6 +376,5 @@ def test_two_grades_of_one_answer_are_refused(tmp_path: Path, full_run: FullRun)
     (row, *_), logs = full_run.rows, [tmp_path / "0.jsonl", tmp_path / "1.jsonl"]
     for category, log in enumerate(logs):
         lines(log, [{**row, "category": category}])
-    refused = imported(*logs, "--to", tmp_path / "run")
-    assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "is also in" in refused.stderr and "remove one of them" in refused.stderr.replace("\n", " ")
+    refused = refusal(*logs, "--to", tmp_path / "run")
+    assert "is also in" in refused and "remove one of them" in refused

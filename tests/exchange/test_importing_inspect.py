@@ -3,15 +3,14 @@
 import json
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from logs import DEFLATED, STORED, ZSTANDARD, archive, header, imported, inspect_log, outcomes, refusal, sample, taken
-from stored_runs import stored_trials
+from stored_runs import events_in, stored_header, stored_trials
 
-from adaptive_eval.notes import TrialsImported, events_of_kind
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.notes import TrialsImported
+from adaptive_eval.report.results_file import read_results
 
 
 def wrote(content: object, stop_reason: str = "stop") -> dict[str, object]:
@@ -73,25 +72,18 @@ def test_logs_by_inspect_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", [STORED, DEFLATED, ZSTANDARD])
 def test_everything_that_is_logged_is_kept(tmp_path: Path, method: int) -> None:
-    log = inspect_log(tmp_path / "log.eval", [sample(), sample("q2", value="I")], method=method)
-    assert imported(log, "--to", tmp_path / "run").exit_code == 0
-    with closing(RunReader.open(tmp_path / "run")) as reader:
-        first, second = reader.trials()
-        stored = reader.header()
-        (event,) = events_of_kind(reader.events(), TrialsImported)
+    run = tmp_path / "run"
+    taken(inspect_log(tmp_path / "log.eval", [sample(), sample("q2", value="I")], method=method), "--to", run)
+    (first, second), header, (event,) = stored_trials(run), stored_header(run), events_in(run, TrialsImported)
     assert (first.model, first.question, first.trial, first.category) == ("openai/m", "q1", 0, 1)
     assert (first.answer.text, first.answer.prompt_tokens, first.answer.completion_tokens) == ("answer 1", 12, 5)
     assert (first.answer.latency, first.answer.seed, first.extracted) == (1.5, -1, "4")
-    assert first.cost.tokens == 17
-    assert second.category == 0
-    assert stored.questions["q1"] == {
-        "prompt": "2 + q1?", "answer": "4", "choices": [], "cluster": None, "metadata": {}
-    }  # fmt: skip
-    assert stored.models["openai/m"]["model"] == "m"
-    assert stored.models["openai/m"]["sampling"] == {"temperature": 0.5, "max_tokens": 99}
-    assert stored.models["openai/m"]["prompt"] == {"system": "Be brief."}
-    assert event.trials == 2
-    assert event.files == ("log.eval",)
+    assert first.cost.tokens == 17 and second.category == 0
+    question, model = header.questions["q1"], header.models["openai/m"]
+    assert question == {"prompt": "2 + q1?", "answer": "4", "choices": [], "cluster": None, "metadata": {}}
+    assert (model["model"], model["prompt"]) == ("m", {"system": "Be brief."})
+    assert model["sampling"] == {"temperature": 0.5, "max_tokens": 99}
+    assert (event.trials, event.files) == (2, ("log.eval",))
 
 
 def test_answers_keep_signals_reasoning_texts_that_lie_elsewhere_and_scores_as_categories(tmp_path: Path) -> None:
@@ -104,8 +96,8 @@ def test_answers_keep_signals_reasoning_texts_that_lie_elsewhere_and_scores_as_c
         sample(epoch=4, output=wrote(content), attachments={"x": "forty-two"}),
         *(sample("q2", epoch, value) for epoch, value in enumerate(scores, 1)),
     ]
-    log = inspect_log(tmp_path / "l.eval", samples, finished=False)  # one that was cut short has what it has
-    assert imported(log, "--to", tmp_path / "run").exit_code == 0
+    # one that was cut short has what it has
+    taken(inspect_log(tmp_path / "l.eval", samples, finished=False), "--to", tmp_path / "run")
     answers = [record.answer for record in stored_trials(tmp_path / "run") if record.question == "q1"]
     signals = ("truncated", "length"), ("timed_out", "stop"), ("empty", "content_filter")
     for answer, (signal, reason) in zip(answers, signals, strict=False):
@@ -127,9 +119,8 @@ def test_failed_and_void_samples_are_missing_never_wrong(tmp_path: Path) -> None
     done = imported(inspect_log(tmp_path / "l.eval", samples), "--to", tmp_path / "run")
     assert outcomes(tmp_path / "run") == {("openai/m", "q1", 0): 1, ("openai/m", "q1", 1): 0}
     assert "missing   4 of openai/m" in done.stdout
-    results = json.loads((tmp_path / "run" / "results.json").read_text())
-    (warning,) = [warning for warning in results["warnings"] if warning["kind"] == "missing"]
-    assert warning["text"].startswith("4 records in its logs are not trials (")
+    (warning,) = [warning for warning in read_results(tmp_path / "run").warnings if warning.kind == "missing"]
+    assert warning.text.startswith("4 records in its logs are not trials (")
     again = inspect_log(tmp_path / "retry.eval", [sample(), sample(epoch=2, value="I", uuid="y")])
     done = imported(tmp_path / "l.eval", again, "--to", tmp_path / "retried")
     assert "copies    1 records" in done.stdout, "a retry has copies of what was done before"
@@ -141,13 +132,11 @@ def test_an_answer_that_was_not_scored_is_kept_for_a_grader_and_bounded(tmp_path
         inspect_log(tmp_path / "a.eval", [sample(), sample(epoch=2, value=float("nan"))], header("openai/a")),
         inspect_log(tmp_path / "b.eval", [sample(), sample(epoch=2)], header("openai/b")),
     ]
-    assert imported(*logs, "--to", tmp_path / "run").exit_code == 0
+    taken(*logs, "--to", tmp_path / "run")
     assert outcomes(tmp_path / "run")["openai/a", "q1", 1] is None
-    results = json.loads((tmp_path / "run" / "results.json").read_text())
-    aside = {row["name"]: row["set_aside"] for row in results["models"]}
-    assert aside == {"openai/a": None, "openai/b": None}
-    bounds = {row["name"]: (row["lowest"], row["highest"]) for row in results["models"]}
-    assert bounds["openai/a"] == (0.5, 1.0)
+    rows = {row.name: row for row in read_results(tmp_path / "run").models}
+    assert len(rows) == 2 and all(row.set_aside is None for row in rows.values())
+    assert (rows["openai/a"].lowest, rows["openai/a"].highest) == (0.5, 1.0)
 
 
 def test_the_journal_alone_gives_the_scores(tmp_path: Path) -> None:
@@ -158,22 +147,19 @@ def test_the_journal_alone_gives_the_scores(tmp_path: Path) -> None:
     journal = {f"_journal/summaries/{number}.json": [summary] for number, summary in enumerate(summaries, start=1)}
     members = [("_journal/start.json", header()), *journal.items()]
     log = archive(tmp_path / "l.eval", [(name, json.dumps(value).encode()) for name, value in members])
-    assert imported(log, "--to", tmp_path / "run").exit_code == 0
+    taken(log, "--to", tmp_path / "run")
     assert list(outcomes(tmp_path / "run").values()) == [1, 0]
-    assert "_journal/summaries/1.json, sample 1: has no text to grade" in refusal(
-        log, "--to", tmp_path / "other", "--grader", "math"
-    )
+    refused = refusal(log, "--to", tmp_path / "other", "--grader", "math")
+    assert "_journal/summaries/1.json, sample 1: has no text to grade" in refused
 
 
 def test_of_several_scores_one_is_chosen(tmp_path: Path) -> None:
     scores = {"match": {"value": "I"}, "judge": {"value": {"style": 0, "truth": 1}}}
-    log = inspect_log(tmp_path / "l.eval", [sample(scores=scores)])
-    assert "has several scores (match, judge.style, judge.truth); choose one with --scorer NAME" in refusal(
-        log, "--to", tmp_path / "run"
-    )
-    assert imported(log, "--to", tmp_path / "run", "--scorer", "judge.truth").exit_code == 0
+    words = (inspect_log(tmp_path / "l.eval", [sample(scores=scores)]), "--to", tmp_path / "run")
+    several = "has several scores (match, judge.style, judge.truth); choose one with --scorer NAME"
+    assert several in refusal(*words) and "has no score 'x', but match" in refusal(*words, "--scorer", "x")
+    taken(*words, "--scorer", "judge.truth")
     assert list(outcomes(tmp_path / "run").values()) == [1]
-    assert "has no score 'x', but match" in imported(log, "--to", tmp_path / "other", "--scorer", "x").stderr
 
 
 def test_scores_of_two_scorers_are_not_compared(tmp_path: Path) -> None:
@@ -182,27 +168,20 @@ def test_scores_of_two_scorers_are_not_compared(tmp_path: Path) -> None:
     two = inspect_log(tmp_path / "two.eval", [other], header("openai/n"))
     message = refusal(one, two, "--to", tmp_path / "run")
     assert "the grade is that of 'includes' here, and of 'match' in" in message and "one.eval" in message
-    assert imported(one, two, "--to", tmp_path / "anew", "--grader", "exact").exit_code == 0
+    taken(one, two, "--to", tmp_path / "anew", "--grader", "exact")
     elsewhere = inspect_log(tmp_path / "three.eval", [other], header("openai/n", task="words"))
-    assert imported(one, elsewhere, "--to", tmp_path / "tasks").exit_code == 0, "each task has its scorer"
+    taken(one, elsewhere, "--to", tmp_path / "tasks")  # each task has its scorer
 
 
 def test_a_score_that_the_rubric_does_not_know_is_refused_and_can_be_declared(tmp_path: Path) -> None:
-    log = inspect_log(tmp_path / "l.eval", [sample(), sample(epoch=2, value="P"), sample(epoch=3, value="I")])
-    assert "l.eval: samples/q1_epoch_2.json: a score must be the weight of one category" in refusal(
-        log, "--to", tmp_path / "run"
-    )
-    assert imported(log, "--to", tmp_path / "run", "--weights", "0,0.5,1").exit_code == 0
+    samples = [sample(), sample(epoch=2, value="P"), sample(epoch=3, value="I")]
+    words = (inspect_log(tmp_path / "l.eval", samples), "--to", tmp_path / "run")
+    assert "l.eval: samples/q1_epoch_2.json: a score must be the weight of one category" in refusal(*words)
+    taken(*words, "--weights", "0,0.5,1")
     assert list(outcomes(tmp_path / "run").values()) == [2, 1, 0]
-    with closing(RunReader.open(tmp_path / "run")) as reader:
-        assert reader.header().meaning["rubric"] == {
-            "categories": [
-                {"name": "score 0", "weight": 0.0},
-                {"name": "score 0.5", "weight": 0.5, "when": {"score": 0.5}},
-                {"name": "score 1", "weight": 1.0, "when": {"score": 1.0}},
-            ],
-            "name": "scores",
-        }
+    rest, *named = stored_header(tmp_path / "run").meaning["rubric"]["categories"]
+    assert rest == {"name": "score 0", "weight": 0.0}
+    assert named == [{"name": f"score {score:g}", "weight": score, "when": {"score": score}} for score in (0.5, 1.0)]
 
 
 def test_one_name_under_two_samplings_is_two_models(tmp_path: Path) -> None:
@@ -210,7 +189,7 @@ def test_one_name_under_two_samplings_is_two_models(tmp_path: Path) -> None:
     warm = inspect_log(tmp_path / "warm.eval", [sample()])
     message = refusal(cold, warm, "--to", tmp_path / "run")
     assert "'temperature': 0.5" in message and "cold.eval" in message and "warm.eval" in message
-    assert imported(f"cold={cold}", f"warm={warm}", "--to", tmp_path / "run").exit_code == 0
+    taken(f"cold={cold}", f"warm={warm}", "--to", tmp_path / "run")
     assert {model for model, _, _ in outcomes(tmp_path / "run")} == {"cold", "warm"}
     other = inspect_log(tmp_path / "other.eval", [sample(target="5")], header("openai/b"))
     assert "the answer of question 'q1' is '5' here, and '4' in" in refusal(warm, other, "--to", tmp_path / "mixed")
@@ -228,4 +207,4 @@ def test_one_name_under_two_samplings_is_two_models(tmp_path: Path) -> None:
 def test_a_key_that_the_grader_cannot_use_is_named(tmp_path: Path, target: object, grader: str, problem: str) -> None:
     log = inspect_log(tmp_path / "l.eval", [sample(target=target)])
     assert problem in refusal(log, "--to", tmp_path / "run", "--grader", grader)
-    assert imported(log, "--to", tmp_path / "run").exit_code == 0, "the log has graded it"
+    taken(log, "--to", tmp_path / "run")  # the log has graded it

@@ -10,39 +10,28 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from logs import imported, lines, lm_eval_row, outcomes, refusal, taken
+from logs import lines, lm_eval_row, outcomes, refusal, taken
 from stored_runs import stored_header
 from thoroughness import examples
-from typer.testing import CliRunner
+from typed import typed
 
-from adaptive_eval.cli import app
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.gather import RepeatFilter
 from adaptive_eval.exchange.log_files import LogError
 from adaptive_eval.exchange.recording import recording_of_run
 from adaptive_eval.exchange.samples import Record, logged_answer
-from adaptive_eval.report.view import read_view as view_of
+from adaptive_eval.report.results_file import read_results
 
 TIME = "2026-01-02T03-04-05.678901"
-
-
-def lm_eval_log(folder: Path, rows: list[dict[str, object]], model: str | None = "org/m", task: str = "sums") -> Path:
-    """A samples file, with the results that tell its model beside it."""
-    path = lines(folder / f"samples_{task}_{TIME}.jsonl", rows)
-    if model is not None:
-        results = {"model_name": model, "config": {"model": "local-chat-completions"}, "results": {}}
-        (folder / f"results_{TIME}.json").write_text(json.dumps(results))
-    return path
+UP = {"exact_match": True, "f1": True, "errors": False, "bleu": True}
 
 
 def test_lm_eval_repeats_are_graded_one_by_one_and_filters_count_once(tmp_path: Path) -> None:
     texts = ["it is \\boxed{4}", "it is \\boxed{5}", "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER", "\\boxed{4}"]
     rows = [lm_eval_row(key, texts, by) for by in ("strict", "flexible") for key in (0, 1)]
-    log = lm_eval_log(tmp_path / "logs", rows)
-    assert "line 1, sample 1: the log has no grade of this trial; give --grader" in refusal(
-        log, "--to", tmp_path / "run"
-    )
-    done = taken(log, "--to", tmp_path / "run", "--grader", "math")
+    words = (log(tmp_path / "logs", rows), "--to", tmp_path / "run")
+    assert "line 1, sample 1: the log has no grade of this trial; give --grader" in refusal(*words)
+    done = taken(*words, "--grader", "math")
     assert "missing   2 of org/m: 2 the server gave no content" in done.stdout
     expected = {("org/m", key, trial): right for key in "01" for trial, right in enumerate([1, 0, 1])}
     assert outcomes(tmp_path / "run") == expected
@@ -52,29 +41,25 @@ def test_lm_eval_repeats_are_graded_one_by_one_and_filters_count_once(tmp_path: 
 
 
 def test_lm_eval_folders_tell_the_model_where_nothing_else_does(tmp_path: Path) -> None:
-    rows = [lm_eval_row(0, ["4"])]
-    named = lm_eval_log(tmp_path / "org__tiny", rows, model=None)
-    assert imported(tmp_path / "org__tiny", "--to", tmp_path / "run", "--grader", "exact").exit_code == 0
+    named, unnamed = (log(tmp_path / name, [lm_eval_row(0, ["4"])], higher=None) for name in ("org__tiny", "logs"))
+    taken(tmp_path / "org__tiny", "--to", tmp_path / "run", "--grader", "exact")
     assert {model for model, _, _ in outcomes(tmp_path / "run")} == {"org/tiny"}
-    unnamed = lm_eval_log(tmp_path / "logs", rows, model=None)
-    assert f"write NAME={unnamed}" in refusal(unnamed, "--to", tmp_path / "other", "--grader", "exact")
-    words = (f"small={unnamed}", f"large={named}")
-    assert imported(*words, "--to", tmp_path / "other", "--grader", "exact").exit_code == 0
+    words = ("--to", tmp_path / "other", "--grader", "exact")
+    assert f"write NAME={unnamed}" in refusal(unnamed, *words)
+    taken(f"small={unnamed}", f"large={named}", *words)
     assert {model for model, _, _ in outcomes(tmp_path / "other")} == {"small", "large"}
 
 
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        ([lm_eval_row(0, ["4"]), lm_eval_row(0, ["4"])], "line 2: has the document of line 1 again"),
         ([lm_eval_row(0, ["4"], "a"), lm_eval_row(0, ["5"], "b")], "line 2: has other answers than line 1"),
         ([{**lm_eval_row(0, []), "resps": [[["-1.5", "False"]], [["-2.5", "True"]]]}], "has no sampled answers"),
         ([lm_eval_row(0, ["4"]), {"doc_id": 1}], "line 2: is not a sample of lm-eval"),
     ],
 )
 def test_lm_eval_rows_that_cannot_be_trials(tmp_path: Path, rows: list[dict[str, object]], problem: str) -> None:
-    assert problem in refusal(lm_eval_log(tmp_path / "logs", rows), "--to", tmp_path / "run", "--grader", "exact")
-    assert not (tmp_path / "run").exists()
+    assert problem in refusal(log(tmp_path / "logs", rows), "--to", tmp_path / "run", "--grader", "exact")
 
 
 @settings(
@@ -91,24 +76,19 @@ def test_any_order_of_filters_and_documents_gives_each_repeat_once(
     tmp_path: Path, answers: list[list[str]], filters: int, data: st.DataObject
 ) -> None:
     rows = [lm_eval_row(key, texts, f"f{by}") for by in range(filters) for key, texts in enumerate(answers)]
-    log = lm_eval_log(tmp_path, data.draw(st.permutations(rows)))
-    stored = {
-        (record.question, record.trial): record.answer.text for record in records(log) if record.answer is not None
-    }
+    read = records(log(tmp_path, data.draw(st.permutations(rows))))
+    stored = {(record.question, record.trial): record.answer.text for record in read if record.answer is not None}
     assert stored == {(str(key), trial): text for key, texts in enumerate(answers) for trial, text in enumerate(texts)}
-    assert len(records(log)) == len(stored)
+    assert len(read) == len(stored)
     again = data.draw(st.sampled_from(rows))
     with pytest.raises(LogError, match=r"line \d+: has the document of line \d+ again"):
-        records(lm_eval_log(tmp_path, [*rows, again]))
+        records(log(tmp_path, [*rows, again]))
 
 
-def records(path: Path) -> list[object]:  # type: ignore[type-arg]
+def records(path: Path) -> list[Record]:
     """All records of a file."""
     (file,) = log_files([str(path)])
     return list(read_records(file))
-
-
-UP = {"exact_match": True, "f1": True, "errors": False, "bleu": True}
 
 
 def row(key: int, by: str = "none", text: str = "4", **metrics: object) -> dict[str, object]:
@@ -120,14 +100,14 @@ def row(key: int, by: str = "none", text: str = "4", **metrics: object) -> dict[
 def log(
     folder: Path, rows: list[dict[str, object]], task: str = "sums", higher: Mapping[str, bool] | None = UP
 ) -> Path:
-    """A file of samples with the file of results beside it; without `higher` there is none."""
+    """A samples file with the results that tell its model beside it; without `higher` there are none."""
     results = folder / f"results_{TIME}.json"
     before = json.loads(results.read_text())["higher_is_better"] if results.exists() else {}
-    path = lm_eval_log(folder, rows, None if higher is None else "org/m", task)
     if higher is not None:
-        summary = json.loads(results.read_text())
-        results.write_text(json.dumps(summary | {"higher_is_better": before | {task: dict(higher)}}))
-    return path
+        summary = {"model_name": "org/m", "config": {"model": "local-chat-completions"}, "results": {}}
+        folder.mkdir(parents=True, exist_ok=True)
+        results.write_text(json.dumps({**summary, "higher_is_better": before | {task: dict(higher)}}))
+    return lines(folder / f"samples_{task}_{TIME}.jsonl", rows)
 
 
 def categories(run: Path) -> list[int | None]:
@@ -139,11 +119,10 @@ def test_metric_and_filter_can_be_named(tmp_path: Path) -> None:
     path = log(tmp_path, [row(key, by, exact_match=float(by == "last"), errors=float(key == 0)) for by, key in keys])
     chosen = {None: [0, 0], "exact_match": [0, 0], "exact_match,last": [1, 1], "errors,last": [0, 1]}
     for scorer, expected in chosen.items():
-        run = tmp_path / f"run {scorer}"
-        assert imported(path, "--to", run, *(["--scorer", scorer] if scorer else [])).exit_code == 0
-        assert categories(run) == expected, scorer
-    words = (path, "--to", tmp_path / "none", "--scorer", "f2")
-    assert "line 1: has no metric 'f2'; name one with --scorer: exact_match, errors" in refusal(*words)
+        taken(path, "--to", tmp_path / f"run {scorer}", *(["--scorer", scorer] if scorer else []))
+        assert categories(tmp_path / f"run {scorer}") == expected, scorer
+    refused = refusal(path, "--to", tmp_path / "none", "--scorer", "f2")
+    assert "line 1: has no metric 'f2'; name one with --scorer: exact_match, errors" in refused
 
 
 def test_metrics_and_filters_in_another_order_are_not_compared(tmp_path: Path) -> None:
@@ -154,30 +133,25 @@ def test_metrics_and_filters_in_another_order_are_not_compared(tmp_path: Path) -
     message = refusal(*words, tmp_path / "run")
     assert "the grade is that of 'exact_match,last' here, and of 'exact_match,strict' in" in message
     assert all(str(tmp_path / name) in message for name in "ab") and "--scorer" in message
-    assert imported(*words, tmp_path / "anew", "--grader", "exact").exit_code == 0
+    taken(*words, tmp_path / "anew", "--grader", "exact")
     chosen = taken(*words, tmp_path / "chosen", "--scorer", "exact_match,strict")
     assert categories(tmp_path / "chosen") == [0, 0] and "scores    " not in chosen.stdout
     alone = taken(first, "--to", tmp_path / "alone")
     assert "scores    sums: exact_match,strict counts, not exact_match,last; --scorer chooses" in alone.stdout
-    metrics = [log(tmp_path / "c", [row(0, exact_match=0.0, f1=1.0)]), log(tmp_path / "d", [row(0, f1=1.0)])]
-    assert "that of 'f1,none' here, and of 'exact_match,none'" in refusal(
-        f"c={metrics[0]}", f"d={metrics[1]}", "--to", tmp_path / "metrics"
-    )
-    chosen = taken(f"c={metrics[0]}", "--to", tmp_path / "metric", "--scorer", "f1")
+    two, one = log(tmp_path / "c", [row(0, exact_match=0.0, f1=1.0)]), log(tmp_path / "d", [row(0, f1=1.0)])
+    refused = refusal(f"c={two}", f"d={one}", "--to", tmp_path / "metrics")
+    assert "that of 'f1,none' here, and of 'exact_match,none'" in refused
+    chosen = taken(f"c={two}", "--to", tmp_path / "metric", "--scorer", "f1")
     assert "scores    " not in chosen.stdout, "there is nothing left to choose"
 
 
 def test_lower_values_are_better_where_the_results_say_so(tmp_path: Path) -> None:
-    path = log(tmp_path, [row(key, errors=value) for key, value in enumerate((0, 1, 2))])
-    run = tmp_path / "run"
-    assert "got -2; name all scores with --weights, as in --weights 0,0.5,1, with a minus sign" in refusal(
-        path, "--to", run
-    )
-    assert imported(path, "--to", run, "--weights", "0,-1,-2").exit_code == 0
-    with (run / "results.json").open() as file:
-        assert json.load(file)["models"][0]["score"] == pytest.approx(-1.0)
-    alone = log(tmp_path / "alone", [row(0, errors=0), row(1, errors=1)])
-    assert imported(alone, "--to", tmp_path / "binary").exit_code == 0
+    words = (log(tmp_path, [row(key, errors=value) for key, value in enumerate((0, 1, 2))]), "--to", tmp_path / "run")
+    advice = "got -2; name all scores with --weights, as in --weights 0,0.5,1, with a minus sign"
+    assert advice in refusal(*words)
+    taken(*words, "--weights", "0,-1,-2")
+    assert read_results(tmp_path / "run").models[0].score == pytest.approx(-1.0)
+    taken(log(tmp_path / "alone", [row(0, errors=0), row(1, errors=1)]), "--to", tmp_path / "binary")
     assert categories(tmp_path / "binary") == [1, 0], "no error is right"
 
 
@@ -195,7 +169,7 @@ def test_what_is_no_grade_is_refused(
 ) -> None:
     path = log(tmp_path / "org__m", [row(0, **metrics)], higher=higher)
     assert problem in refusal(path, "--to", tmp_path / "run")
-    assert imported(path, "--to", tmp_path / "run", "--grader", "exact").exit_code == 0, "texts are graded anew"
+    taken(path, "--to", tmp_path / "run", "--grader", "exact")  # texts are graded anew
 
 
 def test_folder_of_several_tasks_is_one_run(tmp_path: Path) -> None:
@@ -219,26 +193,26 @@ ASKED = {"temperature": 0.8, "max_tokens": 64, "stop": ["\n\n"]}
 
 def configured(folder: Path, **changes: object) -> Path:
     """A configuration that asks as the samples say they were asked, but for these changes."""
-    questions = [{"id": str(key), "prompt": f"question {key}?", "answer": "4"} for key in (0, 1)]
-    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    lines(folder / "questions.jsonl", [{"id": key, "prompt": f"question {key}?", "answer": "4"} for key in "01"])
     models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("org/m", "org/n")]
     tree = {"questions": "questions.jsonl", "grader": "exact", "models": models, "sampling": ASKED}
-    file = folder / "mine.yaml"
-    file.write_text(yaml.safe_dump(tree | changes))
-    return file
+    (folder / "mine.yaml").write_text(yaml.safe_dump(tree | changes))
+    return folder / "mine.yaml"
+
+
+def sent(key: int, *turns: tuple[str, str]) -> dict[str, object]:
+    """A sample whose prompt was sent in these turns."""
+    sample = row(key, exact_match=1.0)
+    prompt = [json.dumps([{"role": role, "content": content} for role, content in turns])]
+    sample["arguments"]["gen_args_0"]["arg_0"] = prompt  # type: ignore[index]
+    return sample
 
 
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        (
-            {"sampling": ASKED | {"temperature": 0.2}},
-            "was asked with sampling.temperature 0.8, and the configuration has",
-        ),
-        (
-            {"sampling": {"temperature": 0.8, "max_tokens": 64}},
-            r"with sampling.stop ['\n\n'], and the configuration does",
-        ),
+        ({"sampling": ASKED | {"temperature": 0.2}}, "asked with sampling.temperature 0.8, and the configuration has"),
+        ({"sampling": ASKED | {"stop": None}}, r"with sampling.stop ['\n\n'], and the configuration does"),
         (
             {"prompt": "{prompt} Think first."},
             "question '0' was sent to org/m as 'question 0? At once!', and the configuration sends "
@@ -247,39 +221,18 @@ def configured(folder: Path, **changes: object) -> Path:
     ],
 )
 def test_configuration_that_asks_otherwise_is_refused(tmp_path: Path, changes: dict[str, object], problem: str) -> None:
-    rows = [row(0, exact_match=1.0), row(1, exact_match=0.0)]
-    if "prompt" in changes:  # which the log's question is, so that the sent prompt is what differs
-        for sample in rows:
-            turns = json.dumps([{"role": "user", "content": f"question {sample['doc_id']}? At once!"}])
-            sample["arguments"]["gen_args_0"]["arg_0"] = [turns]  # type: ignore[index]
-    path = log(tmp_path / "out", rows)
+    end = " At once!" if "prompt" in changes else ""  # else the log's question is not what differs
+    path = log(tmp_path / "out", [sent(key, ("user", f"question {key}?{end}")) for key in (0, 1)])
     message = refusal(path, "--to", tmp_path / "run", "--config", configured(tmp_path, **changes))
     assert problem in message and "import the log without --config, or give a configuration with the same" in message
 
 
 def test_system_message_must_be_the_same(tmp_path: Path) -> None:
-    sample = row(0, exact_match=1.0)
-    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "question 0?"}]
-    sample["arguments"]["gen_args_0"]["arg_0"] = [json.dumps(turns)]  # type: ignore[index]
-    path = log(tmp_path / "out", [sample])
+    path = log(tmp_path / "out", [sent(0, ("system", "Be brief."), ("user", "question 0?"))])
     words = (path, "--to", tmp_path / "run", "--config")
     assert "had the system message 'Be brief.', and the configuration has none" in refusal(*words, configured(tmp_path))
-    prompt = {"system": "Be brief.", "template": "{prompt}"}
-    assert imported(*words, configured(tmp_path, prompt=prompt)).exit_code == 0
+    taken(*words, configured(tmp_path, prompt={"system": "Be brief.", "template": "{prompt}"}))
     assert categories(tmp_path / "run") == [1], "what asks as the log says is taken"
-
-
-@pytest.mark.slow
-def test_scores_go_by_the_rubric_of_the_configuration(tmp_path: Path) -> None:
-    """A value of a metric is placed by conditions on `score`, without the text being graded anew."""
-    half = {"name": "half", "weight": 0.5, "when": {"score": {"at_least": 0.5}}}
-    upper = {"name": "most", "weight": 1, "when": {"score": {"at_least": 0.9}}}
-    rubric = {"categories": [upper, half, {"name": "little", "weight": 0}]}
-    grader = {"kind": "python", "function": "absent:grade", "key_is_answer": False}
-    path = log(tmp_path / "out", [row(0, f1=0.7), row(1, f1=0.95)])
-    config = configured(tmp_path, rubric=rubric, grader=grader)
-    imported(path, "--to", tmp_path / "run", "--config", config)
-    assert categories(tmp_path / "run") == [1, 0]
 
 
 LONG = "because of this " * 60
@@ -306,41 +259,30 @@ def test_identical_repeats_count_once_and_the_import_and_the_report_say_so(tmp_p
     done = taken(*files, "--to", run, "--grader", "exact")
     assert trials_of(run) == {"stuck": [1] * 10, "sampled": [8] * 10}
     assert "repeats   stuck: 70 answers" in done.output and "--repeats-are-samples" in done.output
-    warnings = [warning for warning in view_of(run).results.warnings if warning.kind == "repeats_omitted"]
+    warnings = [warning for warning in read_results(run).warnings if warning.kind == "repeats_omitted"]
     assert [(warning.model, warning.text.split()[0]) for warning in warnings] == [("stuck", "70")]
-    done = imported(files[0], "--to", tmp_path / "each", "--grader", "exact", "--repeats-are-samples")
+    done = taken(files[0], "--to", tmp_path / "each", "--grader", "exact", "--repeats-are-samples")
     assert trials_of(tmp_path / "each") == {"stuck": [8] * 10} and "repeats   " not in done.output
-    # certain repeats, too: whoever counts them as samples decides by them
-    certain = repeated_log(tmp_path, "certain", [[f"{LONG} {key}"] * 8 for key in range(10)])
-    imported(certain, files[1], "--to", tmp_path / "both", "--grader", "exact", "--repeats-are-samples")
-    results = view_of(tmp_path / "both").results
-    assert ("repeats", "certain") in {(warning.kind, warning.model) for warning in results.warnings}
-    assert {pair.verdict for pair in results.pairs} == {"resolved"}
-    replayed = CliRunner().invoke(app, ["replay", str(tmp_path / "both")]).stdout
-    assert "blocked" not in replayed and "is best" in replayed
     long = repeated_log(tmp_path, "m", [[LONG, "4", LONG, "5", LONG, "4"], ["4"] * 6])
-    assert imported(long, "--to", tmp_path / "long", "--grader", "exact").exit_code == 0
+    taken(long, "--to", tmp_path / "long", "--grader", "exact")
     assert trials_of(tmp_path / "long") == {"m": [4, 6]}, "a long answer counts once even where others differ"
 
 
-@pytest.mark.slow
 def test_counted_each_they_are_an_alarm_of_the_run_and_of_its_replay(tmp_path: Path) -> None:
-    """Long answers tell by themselves; of short ones nobody can tell without knowing how they were sampled."""
-    long = [[f"{LONG} {key}"] * 8 for key in range(10)]
-    sampled = [[str(trial % 3 + 5) for trial in range(8)] for _ in range(10)]
-    texts = {"long": long, "short": [["7"] * 8] * 10, "sampled": sampled}
-    files = [repeated_log(tmp_path, name, answers) for name, answers in texts.items()]
-    run = tmp_path / "run"
-    assert imported(*files, "--to", run, "--grader", "exact", "--repeats-are-samples").exit_code == 0
-    kinds = {(warning.model, warning.kind) for warning in view_of(run).results.warnings}
+    """Who counts them as samples decides by them. Long answers tell by themselves; of short ones nobody can tell."""
+    texts = {"long": [[f"{LONG} {key}"] * 8 for key in range(10)], "short": [["7"] * 8] * 10, "sampled": SAMPLED}
+    files, run = [repeated_log(tmp_path, name, answers) for name, answers in texts.items()], tmp_path / "run"
+    taken(*files, "--to", run, "--grader", "exact", "--repeats-are-samples")
+    results = read_results(run)
+    kinds = {(warning.model, warning.kind) for warning in results.warnings}
     assert {("long", "repeats"), ("short", "repeats_unclear")} <= kinds
     assert not {("short", "repeats"), ("sampled", "repeats"), ("sampled", "repeats_unclear")} & kinds
-    (alarm,) = [warning for warning in view_of(run).results.warnings if warning.kind == "repeats_count"]
+    (alarm,) = [warning for warning in results.warnings if warning.kind == "repeats_count"]
     assert alarm.model is None and "identical answers in the logs were each counted" in alarm.text
-    replayed = CliRunner().invoke(
-        app, ["replay", str(run), "--set", "trials.max=8", "--output", str(tmp_path / "replay")]
-    )
-    assert "long: the answers of 40 of 40 pairs of trials agree word for word" in replayed.output.replace("\n", " ")
+    assert {pair.verdict for pair in results.pairs if "sampled" in (pair.first, pair.second)} == {"resolved"}
+    replayed = " ".join(typed("replay", run, "--set", "trials.max=8", "--output", tmp_path / "replay").output.split())
+    assert "long: the answers of 40 of 40 pairs of trials agree word for word" in replayed
+    assert "blocked" not in replayed and "is best" in replayed
 
 
 def test_trials_of_further_files_wait_for_each_other(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Tables with one row a trial, and arrays; and what `export` writes of a run comes back as it was."""
 
+import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from small_run import MODELS, QUESTIONS, make_run, make_trial
 from stored_runs import stored_header, stored_trials
 
 from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import prepare
 from adaptive_eval.exchange.export import export
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import read_results
@@ -60,7 +63,7 @@ def test_trials_are_in_the_order_of_their_numbers_or_else_of_the_rows(
     """A first record that is no trial of its model changes nothing."""
     of_b = [{"model": "b", "question": "q", **last} for last in ({"grader_error": "it took too long"}, {"category": 1})]
     named = [of_b[0], *({"model": "a", **row} for row in rows), of_b[1]]
-    assert imported(lines(tmp_path / "t.jsonl", named), "--to", tmp_path / "run").exit_code == 0
+    taken(lines(tmp_path / "t.jsonl", named), "--to", tmp_path / "run")
     numbered = {("a", key, at): value for key, values in expected.items() for at, value in enumerate(values)}
     assert outcomes(tmp_path / "run") == numbered | {("b", "q", 0): 1}
 
@@ -104,109 +107,87 @@ def test_a_wrong_row_is_named(tmp_path: Path, row: dict[str, object], problem: s
     for at, rows in enumerate(([row, good], [good, row]), 1):
         path = lines(tmp_path / "t.jsonl", rows)
         assert f"{path}: line {at}: {problem}" in refusal(path, "--to", tmp_path / "run")
-    assert [file.name for file in tmp_path.iterdir()] == ["t.jsonl"]
 
 
-def test_an_array_of_outcomes_or_of_counts(tmp_path: Path) -> None:
-    outcome = np.array([[[0, 1, -1], [1, 1, 1]], [[1, 0, 1], [-1, -1, -1]]])
-    np.savez(tmp_path / "r.npz", R=outcome, models=["a", "b"], questions=["x", "y"])
-    assert imported(tmp_path / "r.npz", "--to", tmp_path / "run").exit_code == 0
+def test_an_array_of_outcomes_or_of_counts(config: Path, tmp_path: Path) -> None:
+    """A trial that it lacks is asked for by its number where the run goes on, and no other has that."""
+    outcome = np.array([[[0, -1, 1], [1, 1, 1]], [[1, 0, 1], [-1, -1, -1]]])
+    np.savez(tmp_path / "r.npz", R=outcome, models=["a", "b"], questions=["q0", "q1"])
+    taken(tmp_path / "r.npz", "--to", tmp_path / "run", "--config", config)
     cells = {(m, q, t): outcome[m, q, t] for m, q, t in np.ndindex(outcome.shape) if outcome[m, q, t] >= 0}
-    assert outcomes(tmp_path / "run") == {("ab"[m], "xy"[q], t): c for (m, q, t), c in cells.items()}
+    assert outcomes(tmp_path / "run") == {("ab"[m], f"q{q}", t): c for (m, q, t), c in cells.items()}
     np.savez(tmp_path / "c.npz", correct=np.array([[30, 2]]), count=np.array([[60, 4]]))
-    assert imported(tmp_path / "c.npz", "--to", tmp_path / "counts").exit_code == 0
-    first = [category for (_, question, _), category in outcomes(tmp_path / "counts").items() if question == "q1"]
-    assert sum(category or 0 for category in first) == 30
-    assert 5 < sum(category or 0 for category in first[:30]) < 25, "the order of counts means nothing"
+    taken(tmp_path / "c.npz", "--to", tmp_path / "counts")
+    first = [category or 0 for (_, question, _), category in outcomes(tmp_path / "counts").items() if question == "q1"]
+    assert sum(first) == 30 and 5 < sum(first[:30]) < 25, "the order of counts means nothing"
     np.savez(tmp_path / "r.npz", R=np.full((2, 2, 3), -1))
     assert "r.npz: there are no trials" in refusal(tmp_path / "r.npz", "--to", tmp_path / "none")
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with texts, reasoning, signals, tokens and costs, and the configuration that it was begun with."""
-    folder = tmp_path_factory.mktemp("source")
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
     questions = [{"id": f"q{n}", "prompt": f"{n}?", "answer": "4"} for n in range(2)]
-    lines(folder / "questions.jsonl", questions)
+    lines(tmp_path / "questions.jsonl", questions)
     models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("a", "b")]
-    config = {"questions": "questions.jsonl", "models": models, "grader": "exact"}
-    config["trials"] = {"min": 3, "max": 30, "optimize": "cost"}
-    (folder / "config.yaml").write_text(json.dumps(config))
-    rows = [
-        {"model": model, "question": f"q{n}", "trial": trial, "text": "4" if trial else "no é\ud83d\ude00\n,\"x\"",
-         "reasoning": "hm" if trial else None, "seed": trial, "prompt_tokens": 3, "completion_tokens": 4, "tokens": 7,
-         "usd": 0.125, "gpu_seconds": 0.5, "latency": 1.5, "ttft": 0.25, "attempts": 2, "replica": "http://x/v1",
-         "finish_reason": "length" if trial else "stop", "flags": "truncated" if trial else "", "completion_bpt": 0.5}
-        for model in ("a", "b") for n in range(2) for trial in range(3)
-    ]  # fmt: skip
-    log = lines(folder / "log.jsonl", rows)
-    taken(log, "--to", folder / "run", "--config", folder / "config.yaml")
-    return folder
+    tree = {"questions": "questions.jsonl", "models": models, "grader": "exact", "trials": {"min": 3, "max": 30}}
+    (tmp_path / "config.yaml").write_text(json.dumps(tree))
+    return tmp_path / "config.yaml"
 
 
 def stored(run: Path) -> list[TrialRecord]:
     return sorted(stored_trials(run), key=lambda record: (record.model, record.question, record.trial))
 
 
-@pytest.mark.parametrize("form", ["jsonl", "csv"])
-def test_a_table_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: Path, form: str) -> None:
-    path = export(source / "run", form, tmp_path / f"t.{form}", texts=True).path
-    again = tmp_path / "again"
-    taken(path, "--to", again, "--config", source / "config.yaml")
-    assert stored(again) == stored(source / "run")
-
-
 def alike(folder: Path) -> Path:
     """A run many of whose answers are the same, some of them long, as those of a model at a low temperature are."""
     rng = np.random.default_rng(0)
-    texts = [r"\boxed{1}", r"So it is \boxed{2}.", "because of this " * 20, "é\U0001f600\n"]
+    texts = [r"\boxed{1}", r"So it is \boxed{2}.", "because of this " * 20, 'é\U0001f600\n,"x"']
+    records = []
+    for model, question in itertools.product(MODELS, QUESTIONS):
+        for trial in range(int(rng.integers(1, 12))):
+            graded, cut = rng.random() > 0.05, rng.random() < 0.2
+            record = make_trial(
+                *(model, question, trial, int(rng.integers(2)) if graded else None),
+                text=texts[int(rng.integers(4))],
+                round=int(rng.integers(3)),
+                ttft=0.25 if rng.random() < 0.5 else None,
+                attempts=2,
+                reasoning=None if cut else "hm",
+                finish_reason="length" if cut else "stop",
+                signals={"is_correct": True, "score": float(rng.random()), "why": "so"} if graded else {},
+                extracted=str(trial) if graded else None,
+            )
+            signals = frozenset({"truncated"} if cut else ())
+            records.append(replace(record, answer=replace(record.answer, signals=signals)))
+    return make_run(folder, records)
 
-    def one(model: str, question: str, trial: int) -> TrialRecord:
-        graded = rng.random() > 0.05
-        return make_trial(
-            model,
-            question,
-            trial,
-            int(rng.integers(2)) if graded else None,
-            text=texts[int(rng.integers(4))],
-            round=int(rng.integers(3)),
-            ttft=0.25 if rng.random() < 0.5 else None,
-            finish_reason="length" if rng.random() < 0.2 else "stop",
-            signals={"is_correct": True, "score": float(rng.random()), "why": "so"} if graded else {},
-            extracted=str(trial) if graded else None,
-        )
 
-    cells = [(model, question) for model in MODELS for question in QUESTIONS]
-    return make_run(folder, [one(*cell, trial) for cell in cells for trial in range(int(rng.integers(1, 12)))])
-
-
-def test_what_is_exported_comes_back_the_same_also_of_answers_that_are_alike(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_what_is_exported_comes_back_the_same_also_of_answers_that_are_alike(tmp_path: Path, form: str) -> None:
     run = alike(tmp_path)
-    path = export(run, "jsonl").path
-    done = taken(path, "--to", tmp_path / "again")
+    done = taken(export(run, form, texts=True).path, "--to", tmp_path / "again")
     assert "repeats   " not in done.output
     assert stored(tmp_path / "again") == stored(run)
 
 
-def test_names_and_ids_are_those_of_the_configuration(source: Path, tmp_path: Path) -> None:
+def test_names_and_ids_are_those_of_the_configuration(config: Path, tmp_path: Path) -> None:
     rows = [{"model": "a", "question": "q0", "category": 1}, {"model": "z", "question": "q1", "category": 1}]
     path = lines(tmp_path / "t.jsonl", rows)
-    words = (path, "--to", tmp_path / "run", "--config", source / "config.yaml")
+    words = (path, "--to", tmp_path / "run", "--config", config)
     assert "line 2: the configuration has no model 'z', but a, b" in refusal(*words)
-    assert imported(*words, "--leave-out", "z").exit_code == 0
+    taken(*words, "--leave-out", "z")
     assert list(outcomes(tmp_path / "run")) == [("a", "q0", 0)]
     path.write_text(json.dumps({"model": "a", "question": "q9", "category": 1}))
-    other = (path, "--to", tmp_path / "other", "--config", source / "config.yaml")
-    assert "has no question with the id 'q9'; leave it out with --leave-out" in imported(*other).stderr
-    mistyped = imported(path, "--to", tmp_path / "other", "--leave-out", "y")
-    assert "--leave-out names y, but there is no such model or question" in mistyped.stderr
+    other = (path, "--to", tmp_path / "other")
+    unknown = refusal(*other, "--config", config)
+    assert "has no question with the id 'q9'; leave it out with --leave-out" in unknown
+    mistyped = refusal(*other, "--leave-out", "y")
+    assert "--leave-out names y, but there is no such model or question" in mistyped
 
 
 def test_the_configuration_that_is_written_is_the_one_that_is_stored(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from adaptive_eval.config.prepare import prepare
-
     rows = [
         {"model": model, "question": key, "category": 1, "prompt": f"${{HOME}} {key} é\u0085?", "answer": "no"}
         for model in ("org/${a}: x", "1e5", "1e5 ", "1e5.", "1e5-", "é\U0001f600") for key in ("yes", "2")
@@ -222,25 +203,22 @@ def test_the_configuration_that_is_written_is_the_one_that_is_stored(
     assert (header.meaning, header.models, header.questions) == (before.meaning, before.models, before.questions)
 
 
-def test_of_categories_with_one_weight_the_rubric_finds_its_own(source: Path, tmp_path: Path) -> None:
+def test_of_categories_with_one_weight_the_rubric_finds_its_own(config: Path, tmp_path: Path) -> None:
     cut = {"name": "cut off", "weight": 0, "when": {"truncated": True}}
     right = {"name": "right", "weight": 1, "when": {"is_correct": True}}
     rubric = {"categories": [cut, right, {"name": "wrong", "weight": 0}]}
-    settings = json.loads((source / "config.yaml").read_text())
-    settings |= {"rubric": rubric, "questions": str(source / "questions.jsonl")}
-    (tmp_path / "config.yaml").write_text(json.dumps(settings))
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"rubric": rubric}))
     row = {"model": "a", "question": "q0", "finish_reason": "x"}
     scores = {"truncated": 0.0, "": 0.0, "empty": 1.0}
     path = lines(tmp_path / "t.jsonl", [{**row, "score": score, "flags": flags} for flags, score in scores.items()])
-    taken(path, "--to", tmp_path / "run", "--config", tmp_path / "config.yaml")
+    taken(path, "--to", tmp_path / "run", "--config", config)
     assert list(outcomes(tmp_path / "run").values()) == [0, 2, 1]
 
 
 @pytest.mark.parametrize("weights", ["1", "1,1", "a,b", "0,nan"])
 def test_weights_must_differ(tmp_path: Path, weights: str) -> None:
-    assert "--weights must be" in refusal(
-        lines(tmp_path / "t.jsonl", ROWS), "--to", tmp_path / "run", "--weights", weights
-    )
+    words = (lines(tmp_path / "t.jsonl", ROWS), "--to", tmp_path / "run", "--weights", weights)
+    assert "--weights must be" in refusal(*words)
 
 
 OWN = {"categories": [{"name": "good", "weight": 1, "when": {"is_correct": True}}, {"name": "rest", "weight": 0}]}
@@ -259,12 +237,11 @@ def test_where_the_best_category_is_the_first_the_scores_stay(site: Site, ended_
 def test_of_a_rubric_that_is_declared_numbers_count_where_its_weights_are_others(site: Site) -> None:
     row = {"model": "ada", "question": "q0", "trial": 0, "category": 1, "label": "fair", "value": 0.5}
     log = lines(site.folder / "log.jsonl", [row])
-    refused = imported(log, "--to", site.directory("plain"))
-    assert refused.exit_code != 0 and "name all scores with --weights" in " ".join(refused.output.split())
+    assert "name all scores with --weights" in refusal(log, "--to", site.directory("plain"))
     rubric = {"categories": [{"name": "no", "weight": 0}, {"name": "yes", "weight": 2, "when": {"is_correct": True}}]}
     alone = {"models": [{"name": "ada", "base_url": site.base_url}]}
     config = site.write(rubric=rubric, objective={"kind": "precision", "half_width": 0.1}, **alone)
-    assert imported(log, "--config", config, "--to", site.directory()).exit_code == 0
+    taken(log, "--config", config, "--to", site.directory())
     assert outcomes(site.directory()) == {("ada", "q0", 0): 1}
 
 
@@ -279,11 +256,10 @@ def test_a_name_is_for_files_of_one_model(tmp_path: Path, form: str) -> None:
         (path / "t.csv").write_text(as_csv(rows if form == "csv" else rows[:1]))
         (path / "u.csv").write_text(as_csv(rows[1:]))
     given = path if form == "folder" else path / f"t.{form}"
-    refused = imported(f"x={given}", "--to", tmp_path / "run")
-    assert refused.exit_code == 2 and not (tmp_path / "run").exists()
-    assert "has the models 'a' and 'b', and NAME=FILE names the model of a file that has one" in refused.stderr
+    refused = refusal(f"x={given}", "--to", tmp_path / "run")
+    assert "has the models 'a' and 'b', and NAME=FILE names the model of a file that has one" in refused
     if form == "folder":
-        assert imported(f"x={path / 'u.csv'}", "--to", tmp_path / "run").exit_code == 0
+        taken(f"x={path / 'u.csv'}", "--to", tmp_path / "run")
         assert list(outcomes(tmp_path / "run")) == [("x", "q", 0)]
 
 
@@ -311,9 +287,11 @@ def test_columns_that_contradict_each_other_are_refused(
 ) -> None:
     path = tmp_path / "t.csv"
     path.write_text(as_csv([{"model": "a", "question": "q", **columns}]))
-    done = imported(path, "--to", tmp_path / "run")
-    assert done.exit_code == (0 if problem is None else 2), done.output
-    assert problem is None or f"line 2: {problem}; remove the wrong one of these columns" in done.stderr
+    if problem is None:
+        taken(path, "--to", tmp_path / "run")
+    else:
+        message = refusal(path, "--to", tmp_path / "run")
+        assert f"line 2: {problem}; remove the wrong one of these columns" in message
 
 
 @pytest.mark.parametrize("signals", ["", ', "signals": {"x": 1, "x": 2}'])
@@ -322,7 +300,5 @@ def test_a_key_twice_in_a_row_is_refused(tmp_path: Path, signals: str) -> None:
     path = tmp_path / "t.jsonl"
     rows = ['{"model": "a", "question": "q", "correct": true}']
     path.write_text("\n".join([*rows, rows[0][:-1] + repeated + signals + "}"]))
-    refused = imported(path, "--to", tmp_path / "run")
-    key = "x" if signals else "correct"
-    assert refused.exit_code == 2
-    assert f"line 2: has an object with the key '{key}' twice; remove one of them" in refused.stderr
+    message, key = refusal(path, "--to", tmp_path / "run"), "x" if signals else "correct"
+    assert f"line 2: has an object with the key '{key}' twice; remove one of them" in message

@@ -94,12 +94,18 @@ def _crash(_: str) -> bool:
     return True
 
 
-def _die_once(marker: str) -> bool:
+def _is_first(marker: str) -> bool:
     try:
         os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
-        return True
-    os._exit(9)
+        return False
+    return True
+
+
+def _die_once(marker: str) -> bool:
+    if _is_first(marker):
+        os._exit(9)
+    return True
 
 
 def _fork(_: str) -> bool:
@@ -126,11 +132,9 @@ def _raise(text: str) -> bool:
 
 
 def _raise_once(marker: str) -> bool:
-    try:
-        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return True
-    raise OSError("not yet")
+    if _is_first(marker):
+        raise OSError("not yet")
+    return True
 
 
 DEEDS = {

@@ -36,12 +36,16 @@ LIMITS = GradingLimits(timeout=HANGS, workers=1)
 GradeText = Callable[[str], Any]
 
 
+def said(text: str) -> Answer:
+    return Answer(text, "stop", seed=0, replica="r", latency=1.0)
+
+
 @asynccontextmanager
 async def pool(grader: GraderOptions, question: Question = QUESTION, **limits: Any) -> AsyncIterator[GradeText]:
     opened = GradingPool(grader, BINARY, WorkerSettings(LIMITS.model_copy(update=limits), HERE))
 
     async def grade(text: str) -> Any:
-        return await opened.grade(Answer(text=text, finish_reason="stop", seed=0, replica="r", latency=1.0), question)
+        return await opened.grade(said(text), question)
 
     try:
         yield grade
@@ -156,8 +160,8 @@ async def test_a_worker_that_nothing_interrupts_is_killed_and_only_its_answer_is
 async def test_what_computes_too_long_is_tried_once_and_what_waits_twice(tmp_path: Path, deed: str, tries: int) -> None:
     """The one would compute as long again; the other may have waited for something that comes."""
     opened = GradingPool(HANGING, BINARY, WorkerSettings(LIMITS, HERE))
-    answer = Answer(f"{deed} {tmp_path / 'tries'}", finish_reason="stop", seed=0, replica="r", latency=1.0)
-    graded = await grade_answer(opened, Trial(0, 0, 0, 0, GRADING, answer=answer), QUESTION, None)
+    trial = Trial(0, 0, 0, 0, GRADING, answer=said(f"{deed} {tmp_path / 'tries'}"))
+    graded = await grade_answer(opened, trial, QUESTION, None)
     await opened.close()
     assert graded.has_failed and graded.details.error == f"the grader took longer than {HANGS:g} s"
     assert (tmp_path / "tries").read_text() == "tried\n" * tries
@@ -281,17 +285,15 @@ async def test_a_loop_that_was_held_up_itself_blames_no_grader(starts: list[Work
 
 async def test_closing_ends_the_processes_and_fails_what_waits(tmp_path: Path) -> None:
     opened, begun = GradingPool(HANGING, BINARY, WorkerSettings(LIMITS, HERE)), tmp_path / "begun"
-    texts = ("pid", f"wait {begun}")
-    answers = [Answer(text=text, finish_reason="stop", seed=0, replica="r", latency=1.0) for text in texts]
-    pid = int((await opened.grade(answers[0], QUESTION)).extracted or "0")
-    waiting = [asyncio.create_task(opened.grade(answers[1], QUESTION)) for _ in range(3)]
+    pid = int((await opened.grade(said("pid"), QUESTION)).extracted or "0")
+    waiting = [asyncio.create_task(opened.grade(said(f"wait {begun}"), QUESTION)) for _ in range(3)]
     await until(begun.exists)
     await opened.close()
     for task in waiting:
         with pytest.raises(GraderError, match="was closed before it graded this answer"):
             await task
     with pytest.raises(GraderError, match="was closed"):
-        await opened.grade(answers[0], QUESTION)
+        await opened.grade(said("pid"), QUESTION)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
@@ -313,8 +315,7 @@ async def test_answers_that_take_long_hold_up_no_other(tmp_path: Path) -> None:
 
 async def test_closing_ends_a_worker_that_is_only_starting(starts: list[Worker], tmp_path: Path) -> None:
     opened = GradingPool(HANGING, BINARY, WorkerSettings(LIMITS, HERE))
-    answer = Answer(text=f"wait {tmp_path / 'begun'}", finish_reason="stop", seed=0, replica="r", latency=1.0)
-    waiting = asyncio.create_task(opened.grade(answer, QUESTION))
+    waiting = asyncio.create_task(opened.grade(said(f"wait {tmp_path / 'begun'}"), QUESTION))
     await until(lambda: bool(starts))
     await opened.close()
     with pytest.raises(GraderError, match="was closed"):
@@ -322,15 +323,8 @@ async def test_closing_ends_a_worker_that_is_only_starting(starts: list[Worker],
     assert [worker._process.returncode is None for worker in starts] == [False]
 
 
-KEYS = {
-    "OPENAI_API_KEY": "some-text",
-    "HF_TOKEN": "some-text",
-    "AWS_SECRET_ACCESS_KEY": "some-text",
-    "DATABASE_PASSWORD": "some-text",
-    "MYVENDOR_APIKEY": "some-text",
-    "UNSUSPICIOUS": "sk-0123456789abcdef0123456789abcdef",
-    "NAMED_BY_THE_CONFIGURATION": "some-text",
-}
+NAMES = "OPENAI_API_KEY HF_TOKEN AWS_SECRET_ACCESS_KEY DATABASE_PASSWORD MYVENDOR_APIKEY NAMED_BY_THE_CONFIGURATION"
+KEYS = {**dict.fromkeys(NAMES.split(), "some-text"), "UNSUSPICIOUS": "sk-0123456789abcdef0123456789abcdef"}
 
 
 @pytest.mark.slow
@@ -339,7 +333,7 @@ async def test_a_grader_runs_without_keys_in_its_environment(monkeypatch: pytest
         monkeypatch.setenv(name, value)
     grader = Python(function="asking:grade")
     opened = GradingPool(grader, BINARY, WorkerSettings(folder=HERE, keys=frozenset({"NAMED_BY_THE_CONFIGURATION"})))
-    asked = Answer(" ".join([*KEYS, "GRADER_TABLE", "MAX_TOKENS"]), "stop", 0, "r", 1.0)
+    asked = said(" ".join([*KEYS, "GRADER_TABLE", "MAX_TOKENS"]))
     try:
         assert (await opened.grade(asked, QUESTION)).extracted == "GRADER_TABLE MAX_TOKENS"
     finally:

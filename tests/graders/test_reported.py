@@ -32,24 +32,26 @@ def test_all_keys_are_read_as_they_are_written_and_others_ignored() -> None:
     assert parse_result(result.line) == result and "\n" not in result.line
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["", "42", "[1]", '"score"', "{}", '{"steps": 3}', '{"steps": 3, "steps": 4}', "{score: 1}", '{"score": 1} done'],
-)
-def test_other_lines_are_text(line: str) -> None:
-    assert parse_result(line) is None
+OTHER = [
+    "",
+    "42",
+    "[1]",
+    '"score"',
+    "{}",
+    '{"steps": 3}',
+    '{"steps": 3, "steps": 4}',
+    "{score: 1}",
+    '{"score": 1} done',
+]
+TOO_MUCH = {
+    "deep": '{"score": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "digits": '{"score": ' + "9" * 10_000 + "}",
+    "long": json.dumps({"answer": "x" * MAX_LINE_CHARS}),
+}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"score": ' + "[" * 100_000 + "]" * 100_000 + "}",
-        '{"score": ' + "9" * 10_000 + "}",
-        json.dumps({"answer": "x" * MAX_LINE_CHARS}),
-    ],
-    ids=["deep", "digits", "long"],
-)
-def test_lines_that_are_too_much_are_text(line: str) -> None:
+@pytest.mark.parametrize("line", [*OTHER, *TOO_MUCH.values()], ids=[*OTHER, *TOO_MUCH])
+def test_other_lines_and_those_that_are_too_much_are_text(line: str) -> None:
     assert parse_result(line) is None
 
 

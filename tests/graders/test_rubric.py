@@ -1,5 +1,6 @@
 """Rubrics: categories, schemata, what is known of an answer before it is graded, and labels at an answer slot."""
 
+import json
 import math
 from typing import Any
 
@@ -11,7 +12,7 @@ from adaptive_eval.base.errors import GraderError, PartialCredit
 from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import make_grade
-from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, apply_rubric, open_rubric, unsure_grades
+from adaptive_eval.graders.rubric import Rubric, RubricConfig, apply_rubric, open_rubric, unsure_grades
 from adaptive_eval.graders.types import (
     ANSWER_SIGNALS,
     REFUSAL_OPENINGS,
@@ -33,6 +34,15 @@ TRIAGE = RubricConfig.model_validate_json(
         {"name": "by number", "weight": 0.3, "when": {"completion_tokens": 7}}
     ]}"""
 )
+
+
+def named(name: str, weight: float, **when: object) -> dict[str, object]:
+    """A category of a rubric."""
+    return {"name": name, "weight": weight, **({"when": when} if when else {})}
+
+
+def rubric_of(*categories: dict[str, object]) -> Rubric:
+    return open_rubric(RubricConfig.model_validate_json(json.dumps({"categories": categories})))
 
 
 def answer(text: str = "x", **changes: Any) -> Answer:
@@ -84,11 +94,7 @@ class TestDeclared:
         ],
     )
     def test_limits(self, limits: dict[str, float], holds: list[bool]) -> None:
-        categories = (
-            CategoryConfig.model_validate({"name": "in", "weight": 1.0, "when": {"n": limits}}),
-            CategoryConfig(name="out", weight=0.0),
-        )
-        rubric = open_rubric(RubricConfig(categories=categories))
+        rubric = rubric_of(named("in", 1, n=limits), named("out", 0))
         assert [rubric.category({"n": float(n)}) == 0 for n in range(3)] == holds
 
     def test_a_missing_signal_is_named(self) -> None:
@@ -97,26 +103,23 @@ class TestDeclared:
             open_rubric(TRIAGE).category(facts)
 
     @pytest.mark.parametrize(
-        ("categories", "rule"),
+        ("settings", "rule"),
         [
-            ([{"name": "a", "weight": 1, "when": {"x": True}}], "exactly one category without `when`, got none"),
-            ([{"name": "a", "weight": 1}, {"name": "b", "weight": 0}], "without `when`, got a, b"),
-            (
-                [{"name": "a", "weight": 1}, {"name": "a", "weight": 0, "when": {"x": True}}],
-                "must have different names",
-            ),
-            ([{"name": "a", "weight": 1}, {"name": "b", "weight": 1, "when": {"x": True}}], "two different weights"),
-            ([{"name": "a", "weight": 1e-9}, {"name": "b", "weight": 0, "when": {"x": True}}], "at least 0.01"),
-            ([{"name": str(at), "weight": at} for at in range(255)], "at most 254 items"),
+            ({"categories": [named("a", 1, x=True)]}, "exactly one category without `when`, got none"),
+            ({"categories": [named("a", 1), named("b", 0)]}, "without `when`, got a, b"),
+            ({"categories": [named("a", 1), named("a", 0, x=True)]}, "must have different names"),
+            ({"categories": [named("a", 1), named("b", 1, x=True)]}, "two different weights"),
+            ({"categories": [named("a", 1e-9), named("b", 0, x=True)]}, "at least 0.01"),
+            ({"categories": [named(str(at), at) for at in range(255)]}, "at most 254 items"),
+            ({"name": "format_awere"}, "known are binary, exact_match, format_aware"),
+            ({"name": "format_aware", "weights": [0.0, 1.0]}, "must be 5 numbers"),
+            ({"weights": [0.0, 1.0]}, "only for the paper's schemata"),
+            ({"thresholds": {"hihg": 1.0}}, "must not have hihg"),
         ],
     )
-    def test_categories_that_make_no_rubric(self, categories: list[dict[str, Any]], rule: str) -> None:
+    def test_what_makes_no_rubric(self, settings: dict[str, Any], rule: str) -> None:
         with pytest.raises(ValidationError, match=rule):
-            RubricConfig(categories=tuple(CategoryConfig.model_validate(category) for category in categories))
-
-    def test_an_unknown_name_says_which_there_are(self) -> None:
-        with pytest.raises(ValidationError, match="known are binary, exact_match, format_aware"):
-            RubricConfig(name="format_awere")
+            RubricConfig.model_validate_json(json.dumps(settings))
 
 
 class TestSchemata:
@@ -144,21 +147,6 @@ class TestSchemata:
         assert rubric.category({**facts, "repeated_pattern": 1.0}) == 0
         assert rubric.category({**facts, "verifier_c": 0.9}) == 0
 
-    @pytest.mark.parametrize(
-        ("settings", "rule"),
-        [
-            ({"name": "format_aware", "weights": (0.0, 1.0)}, "must be 5 numbers"),
-            ({"weights": (0.0, 1.0)}, "only for the paper's schemata"),
-            ({"thresholds": {"hihg": 1.0}}, "must not have hihg"),
-        ],
-    )
-    def test_refused(self, settings: dict[str, Any], rule: str) -> None:
-        with pytest.raises(ValidationError, match=rule):
-            RubricConfig(**settings)
-
-
-IS_BRIEF = {"is_correct": True, "prompt_tokens": {"below": 100}}
-
 
 class TestFacts:
     def test_what_every_answer_has(self) -> None:
@@ -174,8 +162,7 @@ class TestFacts:
         assert "token_ratio" not in answer_facts(answer())
         for kind in ("empty", "content_filter"):  # a prompt that is refused has no answer
             assert answer_facts(answer("", signals=frozenset({kind})))["completion_tokens"] == 0.0
-        brief = CategoryConfig.model_validate({"name": "brief", "weight": 1, "when": IS_BRIEF})
-        rubric = open_rubric(RubricConfig(categories=(brief, CategoryConfig(name="other", weight=0))))
+        rubric = rubric_of(named("brief", 1, is_correct=True, prompt_tokens={"below": 100}), named("other", 0))
         for is_correct in (True, False):  # else only wrong ones would have a grade
             with pytest.raises(GraderError, match="prompt_tokens"):
                 apply_rubric({**answer_facts(answer()), "is_correct": is_correct}, rubric, "q")
@@ -228,8 +215,7 @@ class TestGrade:
 )
 def test_the_best_category_is_sure_unless_what_says_nothing_is_in_it(right: float, wrong: float, sure: bool) -> None:
     for when in ({"is_correct": True}, {"score": {"at_least": 0.5}}, {"verdict": "pass"}):
-        best = CategoryConfig.model_validate({"name": "right", "weight": right, "when": when})
-        rubric = open_rubric(RubricConfig(categories=(best, CategoryConfig(name="wrong", weight=wrong))))
+        rubric = rubric_of(named("right", right, **when), named("wrong", wrong))
         assert unsure_grades(rubric, in_gate=False).sure == (0 if sure else None)
 
 
@@ -324,8 +310,7 @@ def test_what_is_no_slot_of_labels_is_an_error(slot: list[tuple[str, float]], me
 
 @pytest.mark.parametrize("kind", [*INCOMPLETE, AnswerKind.EMPTY])
 def test_a_category_for_a_kind_of_incomplete_answers_makes_their_grades_sure(kind: AnswerKind) -> None:
-    named = CategoryConfig(name="named", weight=1.0, when={kind.signal: True})
-    rubric = open_rubric(RubricConfig(categories=(named, CategoryConfig(name="wrong", weight=0.0))))
+    rubric = rubric_of(named("named", 1, **{kind.signal: True}), named("wrong", 0))
     assert unsure_grades(rubric, in_gate=True).kinds == (INCOMPLETE | AnswerKind.EMPTY) & ~kind
     assert unsure_grades(rubric, in_gate=False).kinds == INCOMPLETE & ~kind
     plain, schema = open_rubric(RubricConfig()), open_rubric(RubricConfig(name="format_aware"))

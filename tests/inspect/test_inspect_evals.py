@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
+from live_runs import ENDED
 from small_http import JsonHandler, ThreadedServer, serving_in_a_thread
-from typer.testing import CliRunner
-
-from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
-from adaptive_eval.report.reader import RunReader
+from stored_runs import stored_header, stored_trials
+from typed import typed
 
 pytestmark = pytest.mark.harness
 pytest.importorskip("inspect_evals")
@@ -91,12 +89,10 @@ def test_a_task_of_the_package_is_asked_and_graded_by_the_seeds_of_its_trials(ta
         "benchmark": {"inspect": f"inspect_evals/{task}", **TASKS[task]["benchmark"]},
     }
     (path := tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
-    ended = CliRunner().invoke(app, ["run", str(path), "--run-dir", str(tmp_path / "run"), "--display", "plain"])
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    with RunReader.intact(tmp_path / "run") as reader:
-        records = list(reader.trials())
-        weights = [1, 0] if "rubric" in settings else [0, 1]
-        keys = {name: str(body["answer"]) for name, body in reader.header().questions.items()}
+    ended = typed("run", path, "--run-dir", tmp_path / "run", "--display", "plain")
+    assert ended.exit_code in ENDED, ended.output
+    records, weights = stored_trials(tmp_path / "run"), [1, 0] if "rubric" in settings else [0, 1]
+    keys = {name: str(body["answer"]) for name, body in stored_header(tmp_path / "run").questions.items()}
     assert len(records) == len(SKILLS) * len(keys) * 4
     for record in records:
         assert record.category is not None and record.cost.tokens == TOKENS[task], record

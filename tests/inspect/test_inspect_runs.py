@@ -19,85 +19,32 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import warm_inspect
 import yaml
 from document_blocks import ROOT, blocks_of
 from gated import GatedServer
 from inspect_logs import read_log
-from live_runs import (
-    MODELS,
-    RunOutcome,
-    Site,
-    kill,
-    small_world,
-    stored,
-    trials_in,
-    wait_for_trials,
-    wait_until,
-)
+from live_runs import ENDED, MODELS, RunOutcome, Site, kill, small_world, stored, trials_in, wait_for_trials, wait_until
 from patient_time import HANGS
+from stored_runs import events_in, stored_header
+from task_runs import SKILLS, done, run, scripted, write
 from thoroughness import sizes
-from typer.testing import CliRunner, Result
+from typed import typed
+from typer.testing import Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.seeds import hashed_base, trial_seed
-from adaptive_eval.cli import app
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.inspect.process import InspectProcess
 from adaptive_eval.machine import troubles
-from adaptive_eval.notes import AnswersLost, ModelSetAside, OnlyFailures, SettingsChanged, events_of_kind
+from adaptive_eval.notes import ModelSetAside, OnlyFailures, SettingsChanged
 from adaptive_eval.questions.benchmark import ADAPTIVE, INSPECT_LOGS
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
-from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import serving
 
-OWN = Path(__file__).with_name("own_tasks.py")
-SKILLS = ("p95", "p10")
-
-
-@pytest.fixture(autouse=True)
-def _warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its processes begin at once, but where the plainest task is asked: they begin there as they do elsewhere."""
-    if request.node.get_closest_marker("slow") is not None and not request.node.name.endswith("[exactly]"):
-        warm_inspect.fork_from(request.getfixturevalue("inspect_address"), monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def _task_file(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(OWN, site.folder / "tasks.py")
-    monkeypatch.setenv("SIM_BASE_URL", site.base_url)
-    monkeypatch.setenv("SIM_API_KEY", "none")
-
-
-def write(site: Site, task: str, name: str = "run", skills: tuple[str, ...] = SKILLS, **more: object) -> Path:
-    """A configuration of one of the tasks, for scripted models."""
-    benchmark = {"inspect": f"tasks.py@{task}", **more.pop("benchmark", {})}  # type: ignore[dict-item]
-    settings = {
-        "benchmark": benchmark,
-        "models": [{"name": skill, "inspect": f"scripted/{skill}"} for skill in skills],
-        "trials": {"min": 2, "max": 4, "optimize": "cost"},
-        "stopping": {"on_alarm": "never"},
-        "store": str(site.folder / "runs"),
-        **more,
-    }
-    path = site.folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(settings))
-    return path
-
-
-def run(site: Site, config: Path, *options: str) -> Result:
-    return site.run(config, "--run-dir", str(site.directory(config.stem)), *options)
-
-
-def done(site: Site, config: Path, *options: str) -> Result:
-    """The same, of a run that comes to its end."""
-    ended = run(site, config, *options)
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    return ended
+pytestmark = pytest.mark.usefixtures("task_file")
 
 
 def expected(record: TrialRecord) -> int:
@@ -129,7 +76,7 @@ CALLS = {"judged": 2, "agent": 2, "turns": 3}
 def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: str) -> None:
     ended = done(site, write(site, kind, benchmark=KINDS[kind]))
     assert f"inspect view --log-dir {site.directory() / INSPECT_LOGS}" in ended.stdout
-    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "-o", "-"]).stdout
+    report = site.report()
     assert "## Transcripts" in report and f"`inspect view --log-dir {INSPECT_LOGS}`" in report
     records = stored(site)
     assert len(records) >= 2 * 2 * (1 if kind == "images" else 2)
@@ -137,23 +84,17 @@ def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: st
         assert record.category == expected(record), record
         calls = CALLS.get(kind, 1)
         assert (record.answer.prompt_tokens, record.answer.completion_tokens) == (7 * calls, 3 * calls)
-        log = site.directory() / record.answer.replica
-        assert log.is_file(), "the log of the sample"
+        assert (site.directory() / record.answer.replica).is_file(), "the log of the sample"
     assert {record.answer.text[-1] for record in records} <= {"1", "2", "A", "B"}
-    assert ("[image]" in next(iter(questions(site))).lower()) is (kind == "images")
+    prompt = next(iter(stored_header(site.directory()).questions.values()))["prompt"]
+    assert ("[image]" in prompt.lower()) is (kind == "images")
     logs, imported = site.directory() / INSPECT_LOGS, site.directory("imported")
     spec = read_log(next(logs.glob("*.eval")), header_only=True).eval
     assert spec.tags == [ADAPTIVE] and "not those of the run" in str((spec.metadata or {})[ADAPTIVE])
     asked = spec.model_generate_config
     assert (asked.adaptive_connections, asked.max_connections) == (64, None), "Inspect heeds what limits its requests"
-    result = CliRunner().invoke(app, ["import", str(logs), "--to", str(imported), "--repeats-are-samples"])
-    assert result.exit_code == 0, result.output
+    typed("import", logs, "--to", imported, "--repeats-are-samples", code=0)
     assert RunOutcome.of(imported).outcomes == RunOutcome.of(site.directory()).outcomes
-
-
-def questions(site: Site) -> list[str]:
-    with RunReader.intact(site.directory()) as reader:
-        return [str(body["prompt"]) for body in reader.header().questions.values()]
 
 
 @pytest.mark.slow
@@ -190,12 +131,10 @@ def test_the_example_of_a_command_runs_the_sample_that_it_is_asked(site: Site) -
 
 @pytest.mark.slow
 def test_empty_answers_of_a_task_are_an_alarm_unless_tools_were_used(site: Site) -> None:
-    models = [{"name": "p95", "inspect": "scripted/p95"}, {"name": "mute", "inspect": "scripted/mute"}]
-    ended = run(site, write(site, "exactly", models=models, stopping={}))
+    ended = run(site, write(site, "exactly", models=scripted("p95", "mute"), stopping={}))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     assert "Stopped by an alarm: mute: 4 of its 4 answers (100%) are empty" in ended.output
-    models[0] = {"name": "mute-too", "inspect": "scripted/mute-too"}
-    done(site, write(site, "wordless", "wordless", models=models))
+    done(site, write(site, "wordless", "wordless", models=scripted("mute-too", "mute")))
     records = [record for record in stored(site, "wordless") if record.model == "mute"]
     assert records and all(not record.answer.text and not record.answer.signals for record in records)
 
@@ -206,10 +145,9 @@ def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site, set_attemp
     config = write(site, "faults", benchmark={"args": {"first": 3}})
     ended = run(site, config)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
-    with RunReader.intact(site.directory()) as reader:
-        lost = events_of_kind(reader.events(), ModelSetAside)
-    assert {event.model for event in lost} == set(SKILLS)
-    assert all("failed 3 times; the last error: ConnectionResetError" in event.reason for event in lost)
+    lost = {event.model: event.reason for event in events_in(site.directory(), ModelSetAside)}
+    assert lost.keys() == set(SKILLS)
+    assert all("failed 3 times; the last error: ConnectionResetError" in reason for reason in lost.values())
     assert not stored(site)
     set_attempts(4)
     done(site, config)
@@ -239,7 +177,7 @@ def test_a_sample_that_always_fails_costs_no_model_at_a_later_start_where_it_is_
     faults: dict[str, object] = {"benchmark": {"args": {"first": 99, "only": "1#2"}}, "questions": {"limit": 1}}
     for cap in (4, 40):
         ended = run(site, write(site, "faults", **faults, concurrency=1, budget={"trials": cap}, trials={"max": 8}))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert ended.exit_code in ENDED, ended.output
     failed = {(record.model, record.trial) for record in stored(site) if record.answer.signals}
     assert failed == {(model, 2) for model in SKILLS}
 
@@ -256,7 +194,7 @@ def test_an_unreachable_provider_is_reported_while_inspect_repeats_requests(
 
     monkeypatch.setattr(troubles, "RETRYING_SECONDS", 0.0)
     monkeypatch.setattr(troubles, "OnlyFailures", told)
-    ended = done(site, write(site, "exactly", skills=("late-p95", "late-p10")))
+    ended = done(site, write(site, "exactly", models=scripted("late-p95", "late-p10")))
     assert "(errors so far: request error " in ended.output
     assert re.search(r"the last one: late-p(95|10): ConnectionResetError\)", ended.output)  # whichever is told first
 
@@ -273,7 +211,7 @@ def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(
     done(site, config)
     assert {record.answer.attempts for record in stored(site)} == {2}
     assert all(record.category == (0 if expected(record) else 1) for record in stored(site))
-    refused = run(site, write(site, "partial", "binary", benchmark=named, skills=("p1", "p2")))
+    refused = run(site, write(site, "partial", "binary", benchmark=named, models=scripted("p1", "p2")))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "gave 0.25, but the rubric only has right and wrong" in refused.output
 
@@ -287,23 +225,14 @@ def test_one_of_several_values_is_named_before_any_request_and_logs_are_imported
         refused = run(site, write(site, "doubly", benchmark={"scorer": scorer}))
         assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.output, refused.output
         assert "twofold.strict, twofold.loose" in refused.output and not site.directory().exists()
-    config = write(site, "doubly", benchmark={"scorer": "twofold.strict"})
-    ended = site.run(config)
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    config, imported = write(site, "doubly", benchmark={"scorer": "twofold.strict"}), site.directory("imported")
+    ended = done(site, config)
     assert all(record.category == expected(record) for record in stored(site))
-    logs, imported = str(site.directory() / INSPECT_LOGS), site.directory("imported")
-    result = CliRunner().invoke(app, ["import", logs, "--to", str(imported), "--config", str(config)])
-    assert result.exit_code == 0, result.output
+    typed("import", site.directory() / INSPECT_LOGS, "--to", imported, "--config", config, code=0)
     assert RunOutcome.of(imported) == RunOutcome.of(site.directory()), "grades, looks and verdicts"
-    with RunReader.intact(imported) as reader:
-        assert all(
-            record.answer.seed == trial_seed(hashed_base(0, record.model, record.question), record.trial)
-            for record in reader.trials()
-        )
-    further = site.run(config, "--run-dir", str(imported))
-    assert further.exit_code == ended.exit_code, further.output
-    with RunReader.intact(imported) as reader:
-        assert not events_of_kind(reader.events(), SettingsChanged)
+    assert all(record.category == expected(record) for record in stored(site, "imported")), "by their seeds"
+    assert run(site, config, "--run-dir", imported).exit_code == ended.exit_code
+    assert not events_in(imported, SettingsChanged)
 
 
 @pytest.mark.slow
@@ -311,19 +240,14 @@ def test_an_exported_run_goes_on_elsewhere_with_the_scores_that_inspect_gave(sit
     """Inspect scores an answer only while it runs the sample: what it gave then is stored, and exported."""
     config = write(site, "exactly", objective={"kind": "precision", "half_width": 0.3})
     assert run(site, config).exit_code == ExitCode.SPENT
-    file, moved = str(site.folder / "moved.jsonl"), site.directory("moved")
-    for words in (
-        ["export", str(site.directory()), "--format", "jsonl", "-o", file],
-        ["import", file, "--to", str(moved), "--config", str(config)],
-    ):
-        assert (command := CliRunner().invoke(app, words)).exit_code == 0, command.output
+    file, moved = site.folder / "moved.jsonl", site.directory("moved")
+    typed("export", site.directory(), "--format", "jsonl", "-o", file, code=0)
+    typed("import", file, "--to", moved, "--config", config, code=0)
     before = RunOutcome.of(moved).outcomes
     assert before == RunOutcome.of(site.directory()).outcomes
-    further = site.run(config, "--run-dir", str(moved), "--set", "trials.max=40")
-    assert further.exit_code in (ExitCode.REACHED, ExitCode.SPENT), further.output
+    done(site, config, "--run-dir", moved, "--set", "trials.max=40")
     assert before.items() < RunOutcome.of(moved).outcomes.items()
-    with RunReader.intact(moved) as reader:
-        assert all(record.category == expected(record) for record in reader.trials())
+    assert all(record.category == expected(record) for record in stored(site, "moved"))
 
 
 @pytest.mark.slow
@@ -337,7 +261,7 @@ def test_an_exported_run_goes_on_elsewhere_with_the_scores_that_inspect_gave(sit
 def test_unused_epochs_of_a_task_are_reported_before_any_request(site: Site, reducer: str, message: str) -> None:
     config = write(site, "thrice", benchmark={"args": {"reducer": reducer}})
     with pytest.warns(UserWarning, match=f"benchmark.inspect: {message}"):
-        assert CliRunner().invoke(app, ["validate", str(config)]).exit_code == 0
+        typed("validate", config, code=0)
 
 
 @pytest.mark.slow
@@ -352,8 +276,7 @@ def test_a_limit_is_an_answer(site: Site) -> None:
 def test_a_process_that_dies_loses_no_answer_and_sets_models_aside(site: Site) -> None:
     ended = run(site, write(site, "killed"))
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
-    with RunReader.intact(site.directory()) as reader:
-        lost = events_of_kind(reader.events(), ModelSetAside)
+    lost = events_in(site.directory(), ModelSetAside)
     assert lost and all("the process of Inspect ended with 9" in event.reason for event in lost)
 
 
@@ -388,7 +311,7 @@ async def test_a_request_to_a_task_that_has_just_failed_does_not_end_the_others(
 def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
     benchmark = {"roles": {"grader": "scripted/judge"}, "prices": {"scripted/judge": {"input": 1e6, "output": 0}}}
     prices = {"input": 1.0, "output": 1.0}
-    models = [{"name": model, "inspect": f"scripted/{model}", "price": prices} for model in SKILLS]
+    models = [{**model, "price": prices} for model in scripted(*SKILLS)]
     capped = {"models": models, "sampling": {"max_tokens": 50}, "budget": {"tokens": 1000}}
     done(site, write(site, "judged", benchmark=benchmark, **capped))
     assert sum(record.cost.tokens for record in stored(site)) == 20 * len(stored(site)) <= 1000
@@ -407,8 +330,7 @@ def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
 @pytest.mark.slow
 def test_cached_tokens_have_their_price_in_samples_of_inspect(site: Site) -> None:
     prices = {"input": 1e6, "cached_input": 0.5e6, "output": 1e6}
-    names = ("caching-p95", "boasting-p10")
-    models = [{"name": model, "inspect": f"scripted/{model}", "price": prices} for model in names]
+    models = [{**model, "price": prices} for model in scripted("caching-p95", "boasting-p10")]
     done(site, write(site, "exactly", models=models))
     cached = {(record.model, record.answer.cached_tokens, record.cost.usd) for record in stored(site)}
     assert cached == {("caching-p95", 4, 8.0), ("boasting-p10", 7, 6.5)}
@@ -417,9 +339,8 @@ def test_cached_tokens_have_their_price_in_samples_of_inspect(site: Site) -> Non
 @pytest.mark.slow
 def test_where_a_provider_says_no_usage_a_cap_counts_the_texts_of_all_models(site: Site) -> None:
     """Counted as 0, such a cap bore anything with `max_tokens`, and without it no second round."""
-    roles = {"roles": {"grader": "scripted/silent-judge"}}
-    skills = ("silent-p95", "silent-p10")
-    ended = run(site, write(site, "judged", skills=skills, benchmark=roles, budget={"tokens": 1600}))
+    roles, models = {"roles": {"grader": "scripted/silent-judge"}}, scripted("silent-p95", "silent-p10")
+    ended = run(site, write(site, "judged", models=models, benchmark=roles, budget={"tokens": 1600}))
     assert "silent-p95: its server reports no token counts: they are estimated" in ended.output
     assert all(100 < record.cost.tokens < 1000 for record in stored(site)), "the judge's long prompt is in it"
     assert 2 < len(stored(site)) < 8
@@ -427,11 +348,11 @@ def test_where_a_provider_says_no_usage_a_cap_counts_the_texts_of_all_models(sit
 
 def asked_of_servers(site: Site, name: str, min_trials: int = 6) -> Path:
     """A configuration of a task whose models are on the server of the tests."""
-    models = [{"name": model, "inspect": f"openai-api/sim/{model}"} for model in MODELS]
     trials = {"min": min_trials, "max": min_trials + 4, "optimize": "cost"}
-    return write(site, "small", name, skills=(), models=models, trials=trials, concurrency=SLOTS)
+    return write(site, "small", name, models=OF_SERVER, trials=trials, concurrency=SLOTS)
 
 
+OF_SERVER = [{"name": model, "inspect": f"openai-api/sim/{model}"} for model in MODELS]
 SLOTS = 4
 FAILING = Faults(server_error=0.05)
 
@@ -456,33 +377,24 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
     with serving(gated := GatedServer(small_world(), 36, faults=FAILING)) as url:
         monkeypatch.setenv("SIM_BASE_URL", url)
         config = asked_of_servers(site, "run", min_trials)
-        assert run_through_kills(site, config, gated, kills).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+        assert run_through_kills(site, config, gated, kills).exit_code in ENDED
         failed = gated.counts["server_error"]
     monkeypatch.setenv("SIM_BASE_URL", site.base_url)
     done(site, asked_of_servers(site, "whole", min_trials))
     assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("whole"))
     assert failed > 0, "some calls did fail"
-    logs = list((site.directory() / INSPECT_LOGS).glob("*.eval"))
+    log_folder, imported = site.directory() / INSPECT_LOGS, site.directory("imported")
+    logs = list(log_folder.glob("*.eval"))
     assert len(logs) == (kills + 1) * len(MODELS)
     deadline = time.monotonic() + HANGS
     while any(read_log(log, header_only=True).status == "started" for log in logs):
         assert time.monotonic() < deadline, "a killed run has left an evaluation behind"
         time.sleep(0.05)
-    log_folder, imported = site.directory() / INSPECT_LOGS, site.directory("imported")
-    words = ["import", str(log_folder), "--to", str(imported), "--config", str(config)]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0 and "are no trials" not in result.output, result.output
-    assert RunOutcome.of(imported).outcomes == RunOutcome.of(site.directory()).outcomes, (
-        "one of each that two starts have"
-    )
-    further = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(imported)])
-    assert further.exit_code in (ExitCode.REACHED, ExitCode.SPENT), further.output
-
-
-def lost_answers(site: Site) -> int:
-    """Answers that kills have lost; under a cap each is written down before it is asked for."""
-    with RunReader.intact(site.directory()) as reader:
-        return sum(event.answers for event in events_of_kind(reader.events(), AnswersLost))
+    result = typed("import", log_folder, "--to", imported, "--config", config, code=0)
+    assert "are no trials" not in result.output, result.output
+    outcomes = RunOutcome.of(site.directory()).outcomes
+    assert RunOutcome.of(imported).outcomes == outcomes, "one of each that two starts have"
+    done(site, config, "--run-dir", imported)
 
 
 def write_benchmarks(site: Site, name: str, *, by_inspect: bool, gate: str | None = None, **more: object) -> Path:
@@ -494,8 +406,7 @@ def write_benchmarks(site: Site, name: str, *, by_inspect: bool, gate: str | Non
     easy: dict[str, object] = {"questions": "easy.jsonl"}
     if by_inspect:
         easy = {"benchmark": {"inspect": "tasks.py@small", "args": {"file": "easy.jsonl"}}}
-        asked = {"models": [{"name": model, "inspect": f"openai-api/sim/{model}"} for model in MODELS]}
-        more = {**asked, "sampling": {}, "concurrency": SLOTS, **more}
+        more = {"models": OF_SERVER, "sampling": {}, "concurrency": SLOTS, **more}
     benchmarks = [{"name": "easy", "weight": 3, "gate": gate, **easy}, {"name": "hard", "questions": "hard.jsonl"}]
     more = {"trials": {"min": 4, "max": 40}, "stopping": {"on_alarm": "never"}, **more}
     settings = site.config(benchmarks=benchmarks, **more)
@@ -510,18 +421,13 @@ def test_a_task_and_a_file_in_one_run_are_looked_at_as_two_files_are(site: Site)
     for name, by_inspect in (("own", False), ("both", True)):
         done(site, write_benchmarks(site, name, by_inspect=by_inspect))
     assert RunOutcome.of(site.directory("both")) == RunOutcome.of(site.directory("own"))
-    results, own_results = read_results(site.directory("both")), read_results(site.directory("own"))
-    assert results is not None and own_results is not None
-    assert results.groups == own_results.groups and {row.group for row in results.groups} == {"easy", "hard"}
-    before = RunOutcome.of(site.directory("both")).outcomes
-    words = ["regrade", str(site.directory("both")), "--config", str(site.folder / "both.yaml")]
-    regraded = CliRunner().invoke(app, words)
-    assert regraded.exit_code == 0, regraded.output
-    assert RunOutcome.of(site.directory("both")).outcomes == before
-    logs, imported = site.directory("both") / INSPECT_LOGS, site.directory("imported")
-    config = str(site.folder / "both.yaml")
-    result = CliRunner().invoke(app, ["import", str(logs), "--to", str(imported), "--config", config])
-    assert result.exit_code == 0, result.output
+    groups = site.results("both")["groups"]
+    assert groups == site.results("own")["groups"] and {row["group"] for row in groups} == {"easy", "hard"}
+    both, imported, config = site.directory("both"), site.directory("imported"), site.folder / "both.yaml"
+    before = RunOutcome.of(both).outcomes
+    typed("regrade", both, "--config", config, code=0)
+    assert RunOutcome.of(both).outcomes == before
+    typed("import", both / INSPECT_LOGS, "--to", imported, "--config", config, code=0)
     after = RunOutcome.of(imported).outcomes
     assert {key for key in after if key[1].startswith("easy/")} == {key for key in before if key[1].startswith("easy/")}
 
@@ -534,10 +440,7 @@ def test_benchmarks_of_a_run_have_settings_of_their_own(site: Site) -> None:
         {"name": "judged", "benchmark": judged},
         {"name": "turns", "benchmark": {"inspect": "tasks.py@turns", "roles": {"user": "scripted/user"}}},
     ]
-    config = write(site, "unused", benchmarks=benchmarks)
-    settings = yaml.safe_load(config.read_text())
-    del settings["benchmark"]
-    config.write_text(yaml.safe_dump(settings))
+    config = write(site, None, benchmarks=benchmarks)
     done(site, config)
     records = stored(site)
     calls = {"boxed": 1, "judged": 2, "turns": 3}
@@ -555,11 +458,7 @@ def write_two(site: Site, **code: object) -> Path:
         {"name": "sums", "benchmark": {"inspect": "tasks.py@exactly"}},
         {"name": "code", "benchmark": {"inspect": "tasks.py@sandboxed", **code}},
     ]
-    config = write(site, "unused", "two", benchmarks=benchmarks)
-    settings = yaml.safe_load(config.read_text())
-    del settings["benchmark"]
-    config.write_text(yaml.safe_dump(settings))
-    return config
+    return write(site, None, "two", benchmarks=benchmarks)
 
 
 @pytest.mark.slow
@@ -581,7 +480,7 @@ def test_a_sandbox_that_does_not_start_is_reported_by_a_dry_run(site: Site) -> N
 
 @pytest.mark.slow
 def test_a_rehearsal_does_not_wait_for_retries_of_inspect(site: Site) -> None:
-    models = [{"name": name, "inspect": f"scripted/{name}"} for name in ("p95", "away")]
+    models = scripted("p95", "away")
     result = run(site, write(site, "exactly", models=models, sampling={"max_tokens": 50}), "--dry-run")
     assert result.exit_code == ExitCode.ENDPOINTS, result.output
     assert re.search(r"answer  away .*\n +no answer: .* the last error: .*reset by peer", result.output), result.output
@@ -599,8 +498,7 @@ def test_a_rehearsal_does_not_wait_for_retries_of_inspect(site: Site) -> None:
     ],
 )
 def test_what_a_task_lacks_is_reported_with_its_benchmark(site: Site, code: dict[str, object], message: str) -> None:
-    refused = CliRunner().invoke(app, ["validate", str(write_two(site, **code))])
-    assert refused.exit_code == ExitCode.CONFIGURATION, refused.output
+    refused = typed("validate", write_two(site, **code), code=ExitCode.CONFIGURATION)
     assert "benchmarks.code.inspect: tasks.py@" in refused.output and message in refused.output, refused.output
 
 
@@ -675,27 +573,21 @@ def test_a_run_goes_on_with_its_own_task_alone_and_is_read_without_it_and_withou
 
 @pytest.mark.slow
 def test_another_rubric_takes_the_scores_that_came_with_the_samples(site: Site) -> None:
-    def categories(weight: float) -> dict[str, object]:
-        scored = [
-            {"name": "some", "weight": weight, "when": {"score": {"at_least": 0.51}}},
-            {"name": "none", "weight": 0.0},
-        ]
-        return {"rubric": {"categories": [{"name": "all", "weight": 1.0, "when": {"score": 1.0}}, *scored]}}
+    def configured(least: float) -> Path:
+        some = {"name": "some", "weight": 0.25, "when": {"score": {"at_least": least}}}
+        every = {"name": "all", "weight": 1.0, "when": {"score": 1.0}}
+        rubric = {"categories": [every, some, {"name": "none", "weight": 0.0}]}
+        return write(site, "partial", benchmark={"scorer": "of_attempt.whole"}, rubric=rubric)
 
-    benchmark = {"scorer": "of_attempt.whole"}
-    done(site, write(site, "partial", benchmark=benchmark, **categories(0.25)))
+    done(site, configured(0.51))
     before = RunOutcome.of(site.directory()).outcomes
-    lenient = categories(0.25)
-    lenient["rubric"]["categories"][1]["when"] = {"score": {"at_least": 0.21}}  # type: ignore[index]
-    config = write(site, "partial", benchmark=benchmark, **lenient)
-    words = ["regrade", str(site.directory()), "--config", str(config)]
-    assert (command := CliRunner().invoke(app, words)).exit_code == 0, command.output
+    typed("regrade", site.directory(), "--config", configured(0.21), code=0)
     after = RunOutcome.of(site.directory()).outcomes
     assert after == {key: min(category, 1) for key, category in before.items() if category is not None}
     assert after != before
     other = write(site, "partial", benchmark={"scorer": "exact"})
-    refused = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(other)])
-    assert refused.exit_code == ExitCode.CONFIGURATION and "benchmark.scorer" in refused.output, refused.output
+    refused = typed("regrade", site.directory(), "--config", other, code=ExitCode.CONFIGURATION)
+    assert "benchmark.scorer" in refused.output, refused.output
 
 
 @pytest.mark.slow
@@ -703,11 +595,10 @@ def test_one_command_ranks_models_on_a_task(site: Site, monkeypatch: pytest.Monk
     monkeypatch.chdir(site.folder)
     words = ["run", "tasks.py@exactly", "--model", "best=scripted/p95", "--model", "scripted/p10", "-T", "number=3"]
     words += ["--max-trials", "6", "--budget", "1usd", "--display", "plain", "--price", "scripted/p95=1/2"]
-    refused = CliRunner().invoke(app, words)
-    assert refused.exit_code == ExitCode.CONFIGURATION and "scripted/p10 has none; add it (" in refused.output
-    ended = CliRunner().invoke(app, [*words, "--price", "scripted/p10=0/0.5", "--price", "a/judge=3/4"])
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    results = json.loads((site.folder / "runs" / "exactly" / "results.json").read_text())
+    assert "scripted/p10 has none; add it (" in typed(*words, code=ExitCode.CONFIGURATION).output
+    ended = typed(*words, "--price", "scripted/p10=0/0.5", "--price", "a/judge=3/4")
+    assert ended.exit_code in ENDED, ended.output
+    results = site.results("exactly")
     assert [row["name"] for row in results["models"]] == ["best", "scripted/p10"]
     assert 0 < results["cost"]["usd"] <= 1
 
@@ -718,22 +609,16 @@ def test_a_task_of_an_installed_package_is_found_by_name_and_run(site: Site, mon
     for folder in (package := place / "own_evals", metadata := place / "own_evals-1.0.dist-info"):
         folder.mkdir(parents=True)
     (package / "__init__.py").touch()
-    shutil.copy(OWN, package / "_registry.py")
+    shutil.copy(site.folder / "tasks.py", package / "_registry.py")
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: own_evals\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("[inspect_ai]\nown_evals = own_evals._registry\n")
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.chdir(site.folder)
-    invoke = CliRunner().invoke
-    models = [{"name": name, "inspect": f"scripted/{name}"} for name in ("p95", "p10")]
-    (site.folder / "own.yaml").write_text(
-        yaml.safe_dump({"benchmark": {"inspect": "own_evals/exactly"}, "models": models})
-    )
-    validated = invoke(app, ["validate", "own.yaml"])
-    assert validated.exit_code == 0 and "2 models, 2 questions" in validated.output, validated.output
-    ended = invoke(app, ["run", "own.yaml", "--set", "trials.max=6", "--set", "stopping.on_alarm=never"])
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    misspelt = invoke(app, ["run", "own_evals/exactely", "--model", "scripted/p1", "--model", "scripted/p2"])
-    assert misspelt.exit_code == ExitCode.CONFIGURATION
+    config = write(site, "exactly", benchmark={"inspect": "own_evals/exactly"})
+    assert "2 models, 2 questions" in typed("validate", config, code=0).output
+    done(site, config)
+    words = ("run", "own_evals/exactely", "--model", "scripted/p1", "--model", "scripted/p2")
+    misspelt = typed(*words, code=ExitCode.CONFIGURATION)
     assert "`inspect list tasks FOLDER` lists the tasks of a folder" in misspelt.output, misspelt.output
 
 
@@ -754,8 +639,7 @@ def test_the_task_and_the_configuration_of_the_guide_run(site: Site) -> None:
     assert ("sum-1", "42", 1) in graded
     (site.folder / "facts.jsonl").write_text('{"id": "sky", "prompt": "What colour is the sky?", "answer": "blue"}')
     (together := site.folder / "beside.yaml").write_text(yaml.safe_dump(beside))
-    validated = CliRunner().invoke(app, ["validate", str(together)])
-    assert validated.exit_code == 0 and "2 models, 3 questions" in validated.output, validated.output
+    assert "2 models, 3 questions" in typed("validate", together, code=0).output
 
 
 GRADED = {"right": 1, "writes outside": 1}
@@ -819,9 +703,8 @@ def test_mistakes_are_reported_with_what_to_do(
     monkeypatch.chdir(site.folder)
     monkeypatch.delenv(DEFAULT_KEY, raising=False)
     write(site, "exactly")
-    ended = CliRunner().invoke(app, ["run", *words, "--display", "plain"])
-    assert ended.exit_code == ExitCode.CONFIGURATION, ended.output
-    assert message in ended.output and "[/" not in ended.output
+    refused = typed("run", *words, "--display", "plain", code=ExitCode.CONFIGURATION)
+    assert message in refused.output and "[/" not in refused.output
 
 
 def test_what_does_not_go_with_a_task_is_refused(site: Site) -> None:

@@ -5,22 +5,18 @@ import json
 import zipfile
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-import warm_inspect
 import yaml
 import zipfile_zstd  # noqa: F401 (reads the logs of Inspect, whatever the version of Python)
 from contrary_server import Asked, Reply, answer, listening
 from inspect_logs import read_log
-from typer.testing import CliRunner
-
-from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
-from adaptive_eval.report.reader import RunReader
+from live_runs import ENDED
+from stored_runs import stored_events, stored_header, stored_trials
+from typed import typed
 
 KEY = "sk/a1b2c3d4+e5f6g7h8i9j0k1l2m3n4o5p6"
 TASK = """
@@ -95,11 +91,8 @@ def shows(text: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_no_file_and_no_output_has_the_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    warm_inspect.fork_from(request.getfixturevalue("inspect_address"), monkeypatch)
-    run, traces, runner = tmp_path / "runs" / "run", tmp_path / "data", CliRunner()
+def test_no_file_and_no_output_has_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, traces = tmp_path / "runs" / "run", tmp_path / "data"
     monkeypatch.setenv("XDG_DATA_HOME", str(traces))
     monkeypatch.setenv("SAY_API_KEY", KEY)
     (tmp_path / "tasks.py").write_text(TASK)
@@ -115,22 +108,19 @@ def test_no_file_and_no_output_has_the_key(
     (config := tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     with listening(echo) as server:
         monkeypatch.setenv("SAY_BASE_URL", server.base_url)
-        tried = runner.invoke(app, ["run", str(config), "--dry-run", "--run-dir", str(tmp_path / "other")])
-        ended = runner.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    with closing(RunReader.open(run)) as reader:
-        records, events = list(reader.trials()), list(reader.events())
-        assert all(KEY not in str(body) for body in reader.header().questions.values())
+        tried = typed("run", config, "--dry-run", "--run-dir", tmp_path / "other")
+        ended = typed("run", config, "--display", "plain", "--run-dir", run)
+    assert ended.exit_code in ENDED, ended.output
+    records, events = stored_trials(run), stored_events(run)
+    assert all(KEY not in str(body) for body in stored_header(run).questions.values())
     assert all("***" in record.answer.text for record in records if not record.answer.signals)
     assert {record.category for record in records} == {1, None}, "it was scored as it came"
     outputs = [tried.output, ended.output, repr(records), repr(events)]
     for form in ("html", "md", "json", "csv"):
-        runner.invoke(app, ["report", str(run), "--format", form, "--output", str(tmp_path / f"report.{form}")])
+        typed("report", run, "--format", form, "--output", tmp_path / f"report.{form}")
     for form in ("jsonl", "csv"):
-        exported = runner.invoke(app, ["export", str(run), "--format", form, "--output", str(tmp_path / f"out.{form}")])
-        assert exported.exit_code == 0, exported.output
-    imported = runner.invoke(app, ["import", str(run / "logs" / "inspect"), "--to", str(tmp_path / "imported")])
-    assert imported.exit_code == 0, imported.output
+        typed("export", run, "--format", form, "--output", tmp_path / f"out.{form}", code=0)
+    imported = typed("import", run / "logs" / "inspect", "--to", tmp_path / "imported", code=0)
     (tmp_path / "tasks.py").unlink()
     written = [*outputs, imported.output, *texts(tmp_path)]
     assert not {piece for text in written for piece in shows(text)}

@@ -23,8 +23,7 @@ grader: math
 
 def load(launch: str, **environment: str) -> RunConfig:
     checked = check_text(BASE.replace("{LAUNCH}", launch), Path("bench.yaml"), (), environment)
-    assert checked.problems == ()
-    assert checked.config is not None
+    assert checked.config is not None and checked.problems == ()
     return checked.config
 
 
@@ -146,9 +145,7 @@ def test_a_secret_is_refused_and_not_repeated(launch: str) -> None:
 def test_an_address_beside_a_launched_server_is_refused() -> None:
     text = BASE.replace("{LAUNCH}", "{}").replace("name: a", "name: a\n    base_url: http://a/v1")
     (problem,) = check_text(text, Path("bench.yaml"), (), {}).problems
-    assert str(problem) == (
-        "line 4: models[0].base_url has no effect on a model whose server the run starts; remove base_url, or launch"
-    )
+    assert str(problem).startswith("line 4: models[0].base_url has no effect on a model whose server the run starts")
 
 
 POOL = """\

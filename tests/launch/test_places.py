@@ -4,24 +4,21 @@ import asyncio
 import gc
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
+from launched_bed import Bed
 from patient_time import HANGS, until
-from processes import SERVER, running
+from processes import SERVER, running, starter, wait_for
 
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.launch import command, server
 from adaptive_eval.launch import host as module
 from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.host import ExclusivePlaces, Host
-from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.notes import Event, PlaceAwaited, ServerLaunching
 
 Holders = list[tuple[str, str]]
@@ -118,33 +115,11 @@ async def test_a_folder_that_others_could_write_is_refused(tmp_path: Path, kind:
     assert kind == "a file" or not any(folder.iterdir())
 
 
-HOLDS = """
-import asyncio, os, sys
-from pathlib import Path
-from adaptive_eval.launch import process
-from adaptive_eval.launch.host import ExclusivePlaces
-async def main():
-    folder, command = Path(sys.argv[1]), sys.argv[2:]
-    holds = [await ExclusivePlaces(["gpu0"], "killed").take("gpu0", print)]
-    with (folder / "l").open("ab") as log:
-        options = {"environment": os.environ, "folder": folder, "errors": log.fileno(), "holds": holds}
-        await process.KeptProcess.start(command, **options, grace=3600.0)
-    print("started", flush=True)
-    await asyncio.sleep(600)
-asyncio.run(main())
-"""
-
-
 @pytest.fixture
 def killed(tmp_path: Path, port: int) -> int:
     """The process of a run that had gpu0 and was killed; its server has an hour to end, and does when it is let to."""
-    server = [sys.executable, "-S", str(SERVER), str(port), f"until={tmp_path / 'over'}"]
-    command = [sys.executable, "-c", HOLDS, str(tmp_path), *server]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
-        assert run.stdout is not None and run.stdout.readline() == "started\n"
-        while "deaf" not in (tmp_path / "l").read_text():
-            time.sleep(0.01)
+    with starter(tmp_path, port, f"until={tmp_path / 'over'}", grace=3600.0, place="gpu0") as run:
+        wait_for(tmp_path / "log", "deaf")
         run.send_signal(signal.SIGKILL)
     return run.pid
 
@@ -163,19 +138,7 @@ async def test_a_killed_run_has_its_place_until_its_server_has_ended(tmp_path: P
 
 def host_of(folder: Path, port: int, places: ExclusivePlaces, *what: str) -> Host:
     """A host of one model on gpu0, whose server nobody asks."""
-    spec = ServerSpec(
-        "m",
-        port,
-        (sys.executable, "-S", str(SERVER), str(port), *what),
-        os.environ,
-        folder,
-        folder / "logs" / "m.log",
-        HANGS,
-        place="gpu0",
-    )
-    host = Host("gpu0", {0: LaunchedServer(lambda _: spec, iter([port]), lambda *_: Mock())}, places)
-    host.servers[0].served.begin = lambda endpoint: None  # type: ignore[method-assign]
-    return host
+    return Host("gpu0", {0: Bed(folder, port, *what, place="gpu0").server}, places)
 
 
 async def test_a_server_that_is_being_stopped_when_the_run_ends_has_its_time_to_end(

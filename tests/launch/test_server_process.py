@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from patient_time import HANGS, until
-from processes import SERVER, gone, running
+from processes import SERVER, gone, running, starter, wait_for
 
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.endpoints.redaction import Redactor
@@ -44,19 +44,14 @@ async def started(
 
 
 async def server(folder: Path, port: int, *what: str, grace: float = GRACE_SECONDS) -> KeptProcess:
-    return await started([*PYTHON, str(SERVER), str(port), *what], folder, grace=grace)
-
-
-def wait_for(log: Path, word: str) -> None:
-    deadline = time.monotonic() + HANGS
-    while word not in log.read_text():
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.01)
+    """It has its child, if it is to have one."""
+    process = await started([*PYTHON, str(SERVER), str(port), *what], folder, grace=grace)
+    wait_for(folder / "log", "child" if "child" in what else "")
+    return process
 
 
 async def test_what_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path, port: int) -> None:
-    process = await server(tmp_path, port, "stubborn", "child", "says=ready", grace=0.4)
-    wait_for(tmp_path / "log", "child")
+    process = await server(tmp_path, port, "stubborn", "child", grace=0.4)
     began = time.monotonic()
     await process.stop()
     assert time.monotonic() - began >= 0.4
@@ -69,7 +64,6 @@ async def test_stopped_at_once_or_cancelled_while_it_is_stopped_it_has_no_grace(
 ) -> None:
     """Cancelled with its keeper, which nobody else may know of: as where it did not start, and the run ends."""
     process = await server(tmp_path, port, "stubborn", "child", grace=3600.0)
-    wait_for(tmp_path / "log", "child")
     stopping = asyncio.create_task(process.stop(at_once=not cancelled))
     await asyncio.sleep(0)
     if cancelled:
@@ -96,7 +90,6 @@ async def test_the_exit_of_a_process_is_described(tmp_path: Path, end: str, expe
 @pytest.mark.slow
 async def test_what_a_dead_server_leaves_behind_follows_it(tmp_path: Path, port: int) -> None:
     process = await server(tmp_path, port, "child")
-    wait_for(tmp_path / "log", "child")
     os.kill(process.pid, signal.SIGKILL)
     assert await process.status == -signal.SIGKILL
     await process.stop()
@@ -128,7 +121,6 @@ async def test_a_server_in_a_session_of_its_own_does_not_escape(
 
 async def test_nobody_is_left_when_the_keeper_is_killed(tmp_path: Path, port: int) -> None:
     process = await server(tmp_path, port, "child")
-    wait_for(tmp_path / "log", "child")
     os.kill(process._keeper.pid, signal.SIGKILL)
     assert await process.status is None
     assert gone(str(port))
@@ -180,29 +172,10 @@ def test_no_server_begins_when_its_keeper_was_killed_just_before() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGKILL, b"", b"")
 
 
-STARTS_AND_WAITS = """
-import asyncio, os, sys
-from pathlib import Path
-from adaptive_eval.launch import process
-grace = 0.5  # the child ignores SIGTERM, so that all of it goes by
-async def main():
-    folder = Path(sys.argv[1])
-    with (folder / "log").open("ab") as log:
-        options = {"environment": os.environ, "folder": folder, "errors": log.fileno(), "grace": grace}
-        await process.KeptProcess.start(sys.argv[2:], **options)
-    print("started", flush=True)
-    await asyncio.sleep(600)
-asyncio.run(main())
-"""
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_nobody_is_left_when_whoever_started_it_is_killed(tmp_path: Path, port: int, number: signal.Signals) -> None:
-    command = [*PYTHON, str(SERVER), str(port), "child"]
-    starter = [sys.executable, "-c", STARTS_AND_WAITS, str(tmp_path), *command]
-    with subprocess.Popen(starter, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        assert parent.stdout.readline() == "started\n"
+    # the child ignores SIGTERM, so that all of the grace goes by
+    with starter(tmp_path, port, "child", grace=0.5) as parent:
         wait_for(tmp_path / "log", "child")
         assert len(running(f"{SERVER} {port}")) == 4, "parent, keeper, server and its child"
         parent.send_signal(number)

@@ -71,9 +71,8 @@ def test_an_open_pair_is_undecided_only_once_the_run_is_over(verdict: str, expec
 
 
 def test_a_gate_on_a_value_passes_and_fails_by_the_sign_of_z() -> None:
-    failed = row_of(BELOW, asked=ON_VALUE)
+    failed, passed = (row_of(pair, asked=ON_VALUE) for pair in (BELOW, ABOVE))
     assert failed == GateRow("build", None, "FAIL", "below 80.0% by more than 5 points")
-    passed = row_of(ABOVE, asked=ON_VALUE)
     assert passed == GateRow("build", None, "PASS", "not below 80.0% by more than 5 points")
     strict = ON_VALUE._replace(delta=0.0)
     assert [outcome_in_words(outcome, strict) for outcome in ("PASS", "FAIL")] == ["above 80.0%", "below 80.0%"]

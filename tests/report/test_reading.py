@@ -25,11 +25,6 @@ from adaptive_eval.store.lock import is_held
 TIMES = {"updated", "active_seconds"}
 
 
-def published(directory: Path) -> dict[str, object]:
-    """What the run wrote, without times."""
-    return without_times(json.loads((directory / RESULTS_FILE).read_text()))
-
-
 def worked_out(view: RunView) -> dict[str, object]:
     """What was read, in the same form."""
     return without_times(json.loads(orjson.dumps(view.results, default=as_json)))
@@ -40,24 +35,6 @@ def without_times(results: dict[str, object]) -> dict[str, object]:
     assert isinstance(run, dict)
     results = {key: value for key, value in results.items() if key != "checksum"}  # it goes by the times, too
     return results | {"run": {key: value for key, value in run.items() if key not in TIMES}}
-
-
-@pytest.mark.slow
-def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
-    site.run(site.write())
-    as_published = published(site.directory())
-    (site.directory() / RESULTS_FILE).unlink()
-    view = read_view(site.directory())
-    assert worked_out(view) == as_published
-    assert view.results is not None and view.results.run.status == "finished"
-    assert view.models == MODELS
-    assert sum(map(sum, view.trials)) == view.used.spent.trials == view.results.cost.trials
-    assert view.used.spent.tokens == view.results.cost.tokens == sum(model.tokens for model in view.results.models)
-    assert [look.look for look in view.looks] == list(range(1, len(view.results.looks) + 1))
-    assert sum(view.looks[-1].trials) == view.results.looks[-1].trials
-    assert sum(server.trials for server in view.traffic) == view.results.cost.trials
-    plain = orjson.dumps(view, default=as_json).decode()
-    assert str(site.folder) not in plain, "plain values throughout, and not where they came from"
 
 
 def test_posteriors_of_each_question_and_z_of_each_pair_are_those_the_run_published(
@@ -96,7 +73,7 @@ def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site) -> None
     assert view.results is not None and view.results.run.status == "killed" and view.results.run.kills == 1
     assert live.looks == view.looks[: len(live.looks)]
     assert site.run(site.write(concurrency=64, **undecided)).exit_code in (0, 3)
-    assert worked_out(read_view(site.directory())) == published(site.directory())
+    assert worked_out(read_view(site.directory())) == without_times(site.results())
 
 
 def test_results_come_from_the_database_and_not_from_results_json(site: Site, ended_runs: EndedRuns) -> None:
@@ -108,7 +85,15 @@ def test_results_come_from_the_database_and_not_from_results_json(site: Site, en
     assert '"tier":1' in as_published and "tier: 2" not in path.read_text()
     assert worked_out(read_view(site.directory())) == without_times(json.loads(as_published))
     path.write_text("{")
-    assert read_view(site.directory()).results is not None
+    view = read_view(site.directory())
+    assert view.results.run.status == "finished" and view.models == MODELS
+    assert sum(map(sum, view.trials)) == view.used.spent.trials == view.results.cost.trials
+    assert view.used.spent.tokens == view.results.cost.tokens == sum(model.tokens for model in view.results.models)
+    assert [look.look for look in view.looks] == list(range(1, len(view.results.looks) + 1))
+    assert sum(view.looks[-1].trials) == view.results.looks[-1].trials
+    assert sum(server.trials for server in view.traffic) == view.results.cost.trials
+    plain = orjson.dumps(view, default=as_json).decode()
+    assert str(site.folder) not in plain, "plain values throughout, and not where they came from"
 
 
 def test_before_the_first_look_there_are_no_results_and_perhaps_no_trials(site: Site, tmp_path: Path) -> None:

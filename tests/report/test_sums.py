@@ -75,12 +75,11 @@ def test_sums_from_any_trial_on_come_to_the_whole(store: RunStore, reader: RunRe
 
 
 def test_what_a_judge_has_used_is_summed(store: RunStore, reader: RunReader) -> None:
-    used = [{"judge_prompt_tokens": 10, "judge_completion_tokens": 2 * n, "judge_usd": 0.5} for n in range(3)]
     assert reader.judge_use() is None
-    for n, charges in enumerate(used):
-        cost = Cost(10 + 2 * n, 0.5, 0.0)
+    for n in range(3):
+        charges = {"judge_prompt_tokens": 10, "judge_completion_tokens": 2 * n, "judge_usd": 0.5}
         signals = {**charges, "note": 'a "judge_usd":7, of \0 its own'}
-        store.append(make_trial(number=n, signals=signals)._replace(verdict=cost))
+        store.append(make_trial(number=n, signals=signals)._replace(verdict=Cost(10 + 2 * n, 0.5, 0.0)))
     store.append(free(number=3))
     use, by_model = reader.judge_use(), reader.grading_uses()
     assert use is not None and (use.answers, use.prompt_tokens, use.completion_tokens, use.usd) == (3, 30, 6, 1.5)
@@ -215,13 +214,11 @@ ACCOUNT = [
 
 
 def test_charges_of_a_removed_model_count_as_lost_and_what_its_batches_have_is_reserved() -> None:
+    """Time of launched servers counts instead of that of requests."""
     (row,) = removed_model_costs(ACCOUNT, {2: "cyd"}, {}, ())
     assert (row.what, row.model, row.trials, row.answers) == ("left", "cyd", 18, 1)
     assert (row.tokens, row.usd, row.gpu_seconds) == (1000, pytest.approx(0.6), 10.0)
     assert row.counted_gpu_seconds == 10.0
-
-
-def test_time_of_launched_servers_counts_instead_of_that_of_requests() -> None:
     (row,) = removed_model_costs(ACCOUNT, {2: "cyd"}, {"cyd": HeldTime(30.0, 60.0)}, {"cyd"})
     assert (row.gpu_seconds, row.counted_gpu_seconds) == (10.0, 60.0)
     assert (row.server_seconds, row.server_gpu_seconds) == (30.0, 60.0)

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import orjson
 import pytest
 from live_runs import small_world
-from raw_servers import Exchange, raw_server
+from raw_servers import Exchange, raw_server, replying
 
 from adaptive_eval.base.errors import Rejected, Unavailable
 from adaptive_eval.endpoints.batching import BatchKind, came_by_batch
@@ -27,14 +28,19 @@ KINDS = ("openai", "anthropic")
 ASKED = Prompt(messages=(Message("system", "Be brief."), Message("user", "[q1] which?")))
 
 
-def opened(url: str, kind: BatchKind = "openai") -> BatchService:
-    return open_batches(
-        EndpointConfig(base_url=url, model="ada", api_key_env="KEY"),
+@asynccontextmanager
+async def opened(url: str, kind: BatchKind = "openai", **changes: str) -> AsyncIterator[BatchService]:
+    service = open_batches(
+        EndpointConfig.model_validate({"base_url": url, "model": "ada", "api_key_env": "KEY", **changes}),
         Sampling(max_tokens=2000, stop="###"),
         Limits(retry_for=0.0),
         kind,
         keys={"KEY": KEY},
     )
+    try:
+        yield service
+    finally:
+        await service.wire.close()
 
 
 async def created(service: BatchService, number: int = 10) -> BatchState:
@@ -50,8 +56,8 @@ async def ended(service: BatchService, state: BatchState) -> BatchState:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_every_format_has_a_batch_taken_listed_and_answered(kind: str) -> None:
-    async with SimulatedServer(small_world(), batches=BatchHabits(seconds=1.0)) as server:
-        service = opened(server.base_url, kind)
+    habits = BatchHabits(seconds=1.0)
+    async with SimulatedServer(small_world(), batches=habits) as server, opened(server.base_url, kind) as service:
         state = await created(service)
         assert state.stage is BatchStage.RUNNING and state.total == 10
         (listed,) = await service.format.listed(0.0)
@@ -63,13 +69,12 @@ async def test_every_format_has_a_batch_taken_listed_and_answered(kind: str) -> 
             answer = service.answer(results[f"k_{seed}"], ASKED, seed, 5.0, 1)
             assert answer.text and answer.completion_tokens > 1 and answer.seed == seed and answer.latency == 5.0
             assert came_by_batch(answer.replica) and answer.finish_reason in ("stop", "end_turn")
-        await service.wire.close()
 
 
-@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_batch_that_is_cancelled_has_what_was_answered(kind: str) -> None:
-    async with SimulatedServer(small_world(), batches=BatchHabits(seconds=100.0)) as server:
-        service = opened(server.base_url, kind)
+    habits = BatchHabits(seconds=100.0)
+    async with SimulatedServer(small_world(), batches=habits) as server, opened(server.base_url, kind) as service:
         state = await created(service)
         await asyncio.sleep(50.0)
         await service.format.cancel(state.id)
@@ -78,38 +83,29 @@ async def test_a_batch_that_is_cancelled_has_what_was_answered(kind: str) -> Non
         assert ends.count(None) == ends.count("cancelled") == 5
         with pytest.raises(Rejected, match="the batch has ended"):
             await service.format.cancel(state.id)
-        await service.wire.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_batch_creation_is_retried_only_if_it_was_not_received(kind: str) -> None:
-    async with SimulatedServer(small_world(), batches=BatchHabits(refused=0.7, seed=2)) as server:
-        service = opened(server.base_url, kind)
+    habits = BatchHabits(refused=0.7, seed=2)
+    async with SimulatedServer(small_world(), batches=habits) as server, opened(server.base_url, kind) as service:
         assert (await created(service)).total == 10
         assert server.batch_counts["refused"] > 0 and server.batch_counts["created"] == 1
-        await service.wire.close()
-    async with SimulatedServer(small_world(), batches=BatchHabits(lost=1.0)) as server:
-        service = opened(server.base_url, kind)
+    habits = BatchHabits(lost=1.0)
+    async with SimulatedServer(small_world(), batches=habits) as server, opened(server.base_url, kind) as service:
         assert await service.format.listed(0.0) == []  # there is an idle connection now
         with pytest.raises(MaybeCreated):
             await created(service)
         assert server.batch_counts["created"] == 1
-        await service.wire.close()
 
 
 # -- what a service may say ------------------------------------------------------------------------------------------
 
 
 async def _state_said(reply: bytes, status: int = 200, *headers: str) -> BatchState:
-    async def script(exchange: Exchange) -> None:
-        await exchange.reply(status, reply, *headers)
-
-    async with raw_server(script) as server:
-        service = opened(server.base_url)
-        try:
-            return await service.format.state("batch_1")
-        finally:
-            await service.wire.close()
+    script = replying(reply, *headers, status=status)
+    async with raw_server(script) as server, opened(server.base_url) as service:
+        return await service.format.state("batch_1")
 
 
 @pytest.mark.parametrize(
@@ -139,14 +135,11 @@ async def test_a_key_that_comes_back_is_shown_in_no_message() -> None:
 
 
 async def test_each_service_gets_its_key_as_it_wants_it() -> None:
-    async def script(exchange: Exchange) -> None:
-        await exchange.reply(200, {"id": "b", "status": "validating", "processing_status": "in_progress"})
-
-    async with raw_server(script) as server:
+    state: dict[str, object] = {"id": "b", "status": "validating", "processing_status": "in_progress"}
+    async with raw_server(replying(state)) as server:
         for kind in KINDS:
-            service = opened(server.base_url, kind)
-            await service.format.state("b")
-            await service.wire.close()
+            async with opened(server.base_url, kind) as service:
+                await service.format.state("b")
     openai, anthropic = server.seen
     assert openai.headers["authorization"] == f"Bearer {KEY}"
     assert anthropic.headers["x-api-key"] == KEY and anthropic.headers["anthropic-version"] == "2023-06-01"
@@ -157,35 +150,24 @@ async def test_each_service_gets_its_key_as_it_wants_it() -> None:
 async def test_invalid_result_lines_are_skipped() -> None:
     good = orjson.dumps({"custom_id": "k_1", "response": {"status_code": 200, "body": {}}})
     lines = [b"", b"{", b"[]", b'{"custom_id": 3}', b"\xff\xfe", good, b'{"custom_id": "k_2", "error": null}']
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.reply(200, b"\n".join(lines))
-
-    async with raw_server(script) as server:
-        service = opened(server.base_url)
+    async with raw_server(replying(b"\n".join(lines))) as server, opened(server.base_url) as service:
         state = BatchState("b", BatchStage.ENDED, "completed", files=("f",))
-        results = [result for result in await service.format.results(state)]
-        await service.wire.close()
+        results = [*await service.format.results(state)]
     assert [(result.custom_id, result.code) for result in results] == [("k_1", 200), ("k_2", 500)]
     assert [notice.kind for notice in service.wire.notices] == ["bad_result"]
 
 
 async def test_a_retry_after_header_is_respected() -> None:
-    waits: list[float] = []
-
     async def script(exchange: Exchange) -> None:
         if exchange.index < 2:
             await exchange.reply(429, {"error": {"message": "slow down"}}, "Retry-After: 30")
         else:
             await exchange.reply(200, {"id": "b", "status": "in_progress"})
 
-    async with raw_server(script) as server:
-        service = opened(server.base_url)
+    async with raw_server(script) as server, opened(server.base_url) as service:
         begun = asyncio.get_running_loop().time()
         await service.format.state("b")
-        waits.append(asyncio.get_running_loop().time() - begun)
-        await service.wire.close()
-    assert 60.0 <= waits[0] < 65.0
+        assert 60.0 <= asyncio.get_running_loop().time() - begun < 65.0
 
 
 # -- one result ------------------------------------------------------------------------------------------------------
@@ -193,9 +175,8 @@ async def test_a_retry_after_header_is_respected() -> None:
 
 @pytest.fixture
 async def service() -> AsyncIterator[BatchService]:
-    service = opened("http://127.0.0.1:9/v1")
-    yield service
-    await service.wire.close()
+    async with opened("http://127.0.0.1:9/v1") as service:
+        yield service
 
 
 async def test_batch_errors_mean_the_same_as_direct_ones(service: BatchService) -> None:
@@ -222,14 +203,12 @@ async def test_batch_errors_mean_the_same_as_direct_ones(service: BatchService) 
     [("ada", "ada-2026-01-01", []), ("ada-latest", "ada-20260101", []), ("ada", "tiny", ["named"])],
 )
 async def test_another_model_that_answers_is_told(requested: str, named: str, expected: list[str]) -> None:
-    config = EndpointConfig(base_url="http://127.0.0.1:9/v1", model=requested)
-    service = open_batches(config, Sampling(), Limits(), "openai", keys={})
     choice = {"message": {"content": "42"}, "finish_reason": "stop"}
     usage = {"prompt_tokens": 9, "completion_tokens": 1}
     payload = {"choices": [choice], "model": named, "usage": usage}
-    service.answer(BatchResult("k", payload=payload), ASKED, 3, 1.0, 1)
-    assert [notice.kind for notice in service.wire.notices] == expected
-    await service.wire.close()
+    async with opened("http://127.0.0.1:9/v1", model=requested) as service:
+        service.answer(BatchResult("k", payload=payload), ASKED, 3, 1.0, 1)
+        assert [notice.kind for notice in service.wire.notices] == expected
 
 
 def test_a_request_of_a_chat_as_messages() -> None:

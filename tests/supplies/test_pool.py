@@ -3,10 +3,11 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bed import MachineBed, cost_of, stop_when
@@ -95,6 +96,16 @@ class PoolBench:
         for _ in range(10):  # whatever it has begun takes no longer
             await asyncio.sleep(0)
         return list(self.posted)
+
+
+async def served_at(*hosts: FakeHost) -> PoolBench:
+    """A pool in which ada is served at the first of these places, which had to be acquired."""
+    bench = PoolBench(*hosts)
+    for _ in range(2):
+        await bench.serve(ada=WANTED)
+    assert hosts[0].did == ["acquired", "up ada"] and bench.pool.servers(ADA) == 1
+    bench.posted.clear()
+    return bench
 
 
 def noted(event: Event) -> Noted:
@@ -199,11 +210,7 @@ async def test_a_further_place_that_is_refused_sets_no_model_aside() -> None:
 
 
 async def test_a_model_whose_place_was_lost_with_requests_comes_up_elsewhere_even_if_nothing_new_is_asked() -> None:
-    hosts = [FakeHost(passing=True), FakeHost(passing=True)]
-    bench = PoolBench(*hosts)
-    await bench.serve(ada=WANTED)
-    await bench.serve(ada=WANTED)
-    assert hosts[0].did == ["acquired", "up ada"] and bench.pool.servers(ADA) == 1
+    bench = await served_at(*(hosts := [FakeHost(passing=True), FakeHost(passing=True)]))
     hosts[0].has_place = False
     hosts[0].lose(None)
     assert bench.pool.servers(ADA) == 0
@@ -215,10 +222,7 @@ async def test_a_model_whose_place_was_lost_with_requests_comes_up_elsewhere_eve
 
 async def test_requests_of_a_model_that_comes_up_nowhere_are_hopeless() -> None:
     """When the run ends, nothing waits for them."""
-    host = FakeHost(passing=True)
-    bench = PoolBench(host)
-    await bench.serve(ada=WANTED)
-    await bench.serve(ada=WANTED)
+    bench = await served_at(host := FakeHost(passing=True))
     assert await bench.serve(ada=Demand(in_flight=2)) == []
     host.has_place = False
     host.lose(None)
@@ -226,11 +230,7 @@ async def test_requests_of_a_model_that_comes_up_nowhere_are_hopeless() -> None:
 
 
 async def test_a_model_whose_places_are_lost_for_good_is_given_up() -> None:
-    host, error = FakeHost(passing=True), LaunchFailed("was lost 4 times without an answer")
-    bench = PoolBench(host)
-    await bench.serve(ada=WANTED)
-    await bench.serve(ada=WANTED)
-    bench.posted.clear()
+    bench, error = await served_at(host := FakeHost(passing=True)), LaunchFailed("was lost 4 times without an answer")
     host.lose(error)
     assert bench.posted == [Unservable(ADA, str(error), was_served=True)] and host.abandoned == [ADA]
 
@@ -389,6 +389,14 @@ class PooledBed(MachineBed):
     def _asking(self, model: int) -> AskServer:
         return lambda server, request, again: self.client(NAMES[model], server).ask(request, again)
 
+    async def start_beside(self, act: Callable[[Driver], Coroutine[Any, Any, None]]) -> None:
+        """A start to its end, while this goes on."""
+        tasks = list[asyncio.Task[None]]()
+        await self.start(lambda driver: tasks.append(asyncio.create_task(act(driver))))
+        tasks[0].cancel()
+        (outcome,) = await asyncio.gather(*tasks, return_exceptions=True)
+        assert not isinstance(outcome, Exception), outcome
+
     def looks_without_reports(self) -> list[object]:
         """The looks; how many trials were asked ahead of the last one depends on the time."""
         return [{**look, "report": None} for look in self.looks()]
@@ -432,10 +440,7 @@ async def test_no_look_depends_on_places_that_come_and_go(tmp_path: Path, refere
             await asyncio.sleep(0.05 * rng.random())
             rng.choice(bed.places).take_away()
 
-    tasks = []
-    await bed.start(lambda driver: tasks.append(asyncio.create_task(take_places_away(driver))))
-    for task in tasks:
-        task.cancel()
+    await bed.start_beside(take_places_away)
     assert bed.looks_without_reports() == reference
 
 
@@ -454,9 +459,7 @@ async def test_what_a_dead_server_had_is_asked_again_and_charged(tmp_path: Path)
         bed.endpoints[NAMES[0]].delay = 0.002
         lost.append(await place.crash())
 
-    tasks = []
-    await bed.start(lambda driver: tasks.append(asyncio.create_task(crash(driver))))
-    await asyncio.gather(*tasks)
+    await bed.start_beside(crash)
     assert lost == [12] and bed.looks_without_reports() == plain.looks_without_reports()
     with closing(LogReader.open(bed.directory)) as reader:
         rows = [record for rows in reader.log(in_whole_commits=False) for _, record in rows]
@@ -483,7 +486,7 @@ async def test_a_run_that_is_stopped_while_a_server_is_started_ends_at_once(tmp_
     bed.places[0].load = load  # type: ignore[method-assign]
     bed.patience = HANGS
     async with asyncio.timeout(HANGS):
-        await bed.start(lambda driver: asyncio.create_task(stop_when(driver, loading.is_set)))
+        await bed.start_beside(partial(stop_when, met=loading.is_set))
     assert bed.reason is None
 
 
@@ -499,9 +502,8 @@ async def test_requests_that_were_lost_with_their_place_are_not_waited_for_at_a_
         driver.stop()
         place.take_away()
 
-    tasks = []
     async with asyncio.timeout(HANGS):
-        await bed.start(lambda driver: tasks.append(asyncio.create_task(stop(driver))))
+        await bed.start_beside(stop)
     assert bed.reason is None and bed.places[0].loads == [0], "nobody brings it up again"
 
 
