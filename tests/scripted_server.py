@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from command_line import typed
 from small_http import JsonHandler, ThreadedServer, completion, model_list, serving_in_a_thread
 from stored_runs import events_in
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from adaptive_eval.cli import app
 from adaptive_eval.notes import AlarmRaised
 
 AnswerRule = Callable[[str, str, int], str]
@@ -85,11 +85,10 @@ class ScriptedPlace:
         return path
 
     def run(self, *options: str, **changes: Any) -> Result:
-        config = str(self.config(**changes))
-        return CliRunner().invoke(app, ["run", config, "--run-dir", str(self.run_dir), "--display", "plain", *options])
+        return typed("run", self.config(**changes), "--run-dir", self.run_dir, "--display", "plain", *options)
 
     def report(self, form: str) -> str:
-        return CliRunner().invoke(app, ["report", str(self.run_dir), "--format", form, "-o", "-"]).stdout
+        return typed("report", self.run_dir, "--format", form, "-o", "-").stdout
 
     @property
     def results(self) -> dict[str, Any]:

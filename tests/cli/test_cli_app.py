@@ -17,11 +17,11 @@ from pathlib import Path
 import httpx2
 import pytest
 import typer
+from command_line import typed
 from patient_time import HANGS
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, Rejected
-from adaptive_eval.cli import COMMANDS, EXAMPLES, EXIT_CODES, app, load_command
+from adaptive_eval.cli import COMMANDS, EXAMPLES, EXIT_CODES, load_command
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import report_errors
 
@@ -54,7 +54,7 @@ def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", t
         "questions: {world: coins}\ngrader: math\ntrials: {min: 2, max: 2}\n"
         f"models:\n  - {{name: coin-11, base_url: '{match[0]}'}}\n  - {{name: coin-01, base_url: '{match[0]}'}}\n"
     )
-    result = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(tmp_path / "run"), "--display", "plain"])
+    result = typed("run", config, "--run-dir", tmp_path / "run", "--display", "plain")
     assert re.search(r"^ *1 +coin-11", result.output, re.MULTILINE)
     decisions = json.loads((tmp_path / "run" / "results.json").read_bytes())["decisions"]
     assert decisions["trials"].items() >= {"min": 2, "max": 2, "draw": None, "optimize": "time"}.items()
@@ -91,12 +91,12 @@ def test_a_key_that_is_not_set_is_a_warning_of_validate(tmp_path: Path, monkeypa
         "  - {name: coin-01, simulate: true, api_key_env: SOME_KEY}\n"
     )
     monkeypatch.delenv("SOME_KEY", raising=False)
-    result = CliRunner().invoke(app, ["validate", str(config)])
+    result = typed("validate", config)
     assert result.exit_code == 0
     assert "is valid" in result.output
     assert "warning: coin-01: api_key_env names the environment variable SOME_KEY, which is not" in result.output
     (tmp_path / ".env").write_text("SOME_KEY=abc")
-    assert "warning" not in CliRunner().invoke(app, ["validate", str(config)]).output
+    assert "warning" not in typed("validate", config).output
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -104,7 +104,7 @@ def test_a_command_says_of_itself_what_the_list_says_of_it(name: str) -> None:
     module = f"{name}_" if iskeyword(name) else name
     function = getattr(import_module(f"adaptive_eval.cli.{module}"), module)
     assert inspect.getdoc(function).startswith(COMMANDS[name])  # type: ignore[union-attr]
-    result = CliRunner().invoke(app, [name, "--help"])
+    result = typed(name, "--help")
     assert result.exit_code == 0
     assert re.search(rf"Usage: .*{name} \[OPTIONS\]", result.output)
     for example in EXAMPLES[name]:
@@ -126,7 +126,7 @@ def test_the_guide_and_the_help_have_the_same_table_of_exit_codes() -> None:
     rows = re.findall(r"^\| (\d) +\| (.*?) +\|$", table, re.MULTILINE)
     assert {int(code): meaning.replace("`", "") for code, meaning in rows} == EXIT_CODES
     assert set(EXIT_CODES) == set(ExitCode)
-    shown = " ".join(CliRunner().invoke(app, ["--help"]).output.split())
+    shown = " ".join(typed("--help").output.split())
     assert all(f"{code.value} {meaning}" in shown for code, meaning in EXIT_CODES.items())
 
 
@@ -171,7 +171,7 @@ def loaded_by(words: list[str], folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("command", [(), ("run",)])
 def test_help_fits_on_a_screen(command: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "80"})
+    result = typed(*command, "--help", COLUMNS="80")
     lines = result.output.splitlines()
     assert len(lines) <= 42 and max(map(len, lines)) <= 80
 

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from contrary_server import listening, write_config
 from forging import forging, reseal
 from live_runs import ENDED, Site
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.store.errors import DATABASE_FILE
 
 NESTED = '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"
@@ -83,11 +82,6 @@ def seal(database: sqlite3.Connection) -> None:
         database.commit()
 
 
-def say(line: str) -> None:
-    done = CliRunner().invoke(app, line.split())
-    assert isinstance(done.exception, SystemExit | None), (line, done.exception)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("table", BODIES)
 def test_json_that_is_no_object_or_too_deep_is_reported(workdir: Path, table: str) -> None:
@@ -95,7 +89,7 @@ def test_json_that_is_no_object_or_too_deep_is_reported(workdir: Path, table: st
         with closing(fresh(workdir, random.Random(1))) as database:
             put(database, table, body)
         for line in ("report RUN --output OUT", "rescore RUN"):
-            say(line)
+            typed(*line.split())
 
 
 def spoiled(value: Any, rng: random.Random) -> Any:
@@ -158,8 +152,11 @@ def test_whatever_is_put_into_a_run_no_command_ends_in_a_traceback(workdir: Path
         with closing(fresh(workdir, rng)) as database:
             what = spoil(database, rng)
         for line in rng.sample(READING, 4):
-            done = CliRunner().invoke(app, line.split())
-            assert isinstance(done.exception, SystemExit | None), (what, line, done.exception)
+            try:
+                typed(*line.split())
+            except Exception as error:
+                error.add_note(f"{line}: {what}")
+                raise
 
 
 NO_LOOK = zlib.compress(json.dumps({"models": 3}).encode())
@@ -186,7 +183,7 @@ def capped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with listening(lambda asked: None) as server:
         config = write_config(folder, server, budget={"trials": 24}, **more)
         words = ["run", str(config), "--display", "plain", "--run-dir", str(folder / "run")]
-        assert CliRunner().invoke(app, words).exit_code == ExitCode.SPENT
+        assert typed(*words).exit_code == ExitCode.SPENT
         write_config(folder, server, **more)
     return folder
 
@@ -200,7 +197,7 @@ def test_a_damaged_value_is_told_with_its_file_and_what_to_do(capped: Path, tmp_
     words = ["run", str(capped / "run.yaml"), "--display", "plain", "--run-dir", str(run)]
     if damage.endswith("look"):  # a resume derives it again
         words = ["report", str(run), "--format", "md", "-o", "-"]
-    result = CliRunner().invoke(app, words)
+    result = typed(*words)
     assert result.exit_code == ExitCode.FAILED, result.output
     told = result.output[result.output.index("error: ") :].replace("\n", " ")
     assert told.startswith(f"error: {run}/run.sqlite is damaged: ") and what in told, told

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from command_line import typed
+from typer.testing import Result
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.document import read_document
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.settings_text import settings_text
@@ -33,7 +33,7 @@ def write_rows(rows: list[dict[str, object]]) -> None:
 
 
 def run(*options: str, file: str = "questions.jsonl") -> Result:
-    return CliRunner().invoke(app, ["run", file, *options])
+    return typed("run", file, *options)
 
 
 def printed(*options: str) -> dict[str, object]:
@@ -202,14 +202,14 @@ def test_other_commands_take_the_options_of_run(command: list[str], last: str) -
     """And say the same as about the configuration that the options stand for."""
     options = ["--model", SMALL, "--model", LARGE, "--objective", "best", "--max-trials", "40", "--budget", "90trials"]
     Path("mine.yaml").write_text(run(*options, "--print-config").stdout)
-    shown = [CliRunner().invoke(app, [*command, *words]) for words in (["questions.jsonl", *options], ["mine.yaml"])]
+    shown = [typed(*command, *words) for words in (["questions.jsonl", *options], ["mine.yaml"])]
     assert [result.exit_code for result in shown] == [0, 0], shown[0].output
     (*said, next_step), (*said_of_file, _) = (
         result.stdout.replace("mine.yaml", "questions.jsonl").splitlines() for result in shown
     )
     assert said == said_of_file and any("objective best" in line and "40 trials per question" in line for line in said)
     assert next_step == f"Next: {shlex.join(['adaptive-eval', 'run', 'questions.jsonl', *options])}{last}"
-    without = CliRunner().invoke(app, [*command, "questions.jsonl"])
+    without = typed(*command, "questions.jsonl")
     assert without.exit_code == ExitCode.CONFIGURATION and "name the servers of the models" in without.stderr
 
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import zstandard
+from command_line import typed
 from stored_runs import stored_trials
-from typer.testing import CliRunner, Result
-
-from adaptive_eval.cli import app
+from typer.testing import Result
 
 STORED, DEFLATED, ZSTANDARD = 0, 8, 93
 Outcomes = dict[tuple[str, str, int], int | None]
@@ -18,7 +17,7 @@ Outcomes = dict[tuple[str, str, int], int | None]
 
 def imported(*words: object) -> Result:
     """`adaptive-eval import`."""
-    return CliRunner().invoke(app, ["import", *map(str, words)])
+    return typed("import", *words)
 
 
 def taken(*words: object) -> Result:

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import typed
 from logs import imported, outcomes
 from numpy.typing import NDArray
 from small_run import MODELS, QUESTIONS, make_run, make_trial, ragged
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.cli import app
 from adaptive_eval.exchange.export import export
 from adaptive_eval.exchange.recording import read_recording, recording_of_run
 from adaptive_eval.report.records import TrialRecord
@@ -32,13 +31,13 @@ def test_the_array_has_each_category_at_the_number_of_its_trial_and_replay_takes
     assert (recording.models, recording.questions) == (MODELS, QUESTIONS)
     assert recording.counts.tolist() == [[[1, 2], [1, 1]], [[2, 1], [2, 0]]]
     replayed = ["replay", str(path), "--output", str(tmp_path / "replayed"), "--set", "trials={min: 2, max: 3}"]
-    result = CliRunner().invoke(app, replayed)
+    result = typed(*replayed)
     assert "org/ada: 7b" in result.output and result.exit_code in (0, 3)
 
 
 def decided(path: Path, to: Path, *options: str) -> dict[str, Any]:
     """The decisions and benchmarks in the results of a replay."""
-    done = CliRunner().invoke(app, ["replay", str(path), "--output", str(to), *options])
+    done = typed("replay", path, "--output", to, *options)
     assert (to / "results.json").exists(), done.output
     content: dict[str, Any] = json.loads((to / "results.json").read_text())
     return content
@@ -89,7 +88,7 @@ def test_a_replay_of_a_run_knows_doubtful_grades(tmp_path: Path, doubt: str, ver
     results = decided(run, tmp_path / "replayed")
     assert [pair["verdict"] for pair in results["pairs"]] == [verdict]
     assert decided(run, tmp_path / "drawn", "--seed", "1")["pairs"][0]["verdict"] == verdict
-    done = CliRunner().invoke(app, ["replay", str(run), "--output", str(tmp_path / "replayed")])
+    done = typed("replay", run, "--output", tmp_path / "replayed")
     assert done.exit_code == code, done.output
     assert ("needs complete answers instead of incomplete ones of bob" in done.output) == (doubt == "cut")
     assert ("set aside: bob (14 of its 16 trials" in done.output) == (doubt == "ungraded")
@@ -122,7 +121,7 @@ def hanging() -> Iterator[TrialRecord]:
 
 def test_time_outs_that_are_no_answers_are_missing(tmp_path: Path) -> None:
     directory, path = make_run(tmp_path, hanging()), tmp_path / "outcomes.npz"
-    exported = CliRunner().invoke(app, ["export", str(directory), "--format", "npz", "--output", str(path)])
+    exported = typed("export", directory, "--format", "npz", "--output", path)
     assert "warning: 6 of them timed out" in exported.output, exported.output
     assert "it has no trial of 2 pairs of a model and a question" in exported.output
     with np.load(path, allow_pickle=False) as file:

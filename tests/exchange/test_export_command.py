@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from gated import GatedServer
 from live_runs import Site, small_world, wait_for_trials
 from patient_time import HANGS
 from small_run import make_run, ragged
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, StoreError
-from adaptive_eval.cli import app
 from adaptive_eval.exchange.export import EXPORTS, export
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.report.reader import RunReader
@@ -27,13 +26,13 @@ WITH_TEXTS = [name for name, form in EXPORTS.items() if form.texts is not None]
 @pytest.mark.parametrize("form", EXPORTS)
 def test_an_export_is_not_replaced_without_force(tmp_path: Path, form: str) -> None:
     directory = make_run(tmp_path, ragged())
-    first = CliRunner().invoke(app, ["export", str(directory), "--format", form])
+    first = typed("export", directory, "--format", form)
     assert first.exit_code == 0, first.output
     path = Path(first.output.splitlines()[0].partition(":")[0])
     assert path.parent == directory and "9 trials" not in first.output and "11 trials of 2 models" in first.output
-    again = CliRunner().invoke(app, ["export", str(directory), "--format", form])
+    again = typed("export", directory, "--format", form)
     assert again.exit_code == 2 and "already exists; replace it with --force" in again.stderr
-    forced = CliRunner().invoke(app, ["export", str(directory), "--format", form, "--force"])
+    forced = typed("export", directory, "--format", form, "--force")
     assert forced.exit_code == 0, forced.output
     assert not [file for file in directory.iterdir() if "draft" in file.name]
 
@@ -89,14 +88,14 @@ def test_what_cannot_be_done_is_said_before_it_is_begun(
 ) -> None:
     directory = make_run(tmp_path, ragged())
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["export", str(directory), *options])
+    result = typed("export", directory, *options)
     assert result.exit_code == 2 and message in result.stderr
 
 
 def test_what_is_no_run_or_has_no_trials_is_said(tmp_path: Path) -> None:
-    none = CliRunner().invoke(app, ["export", str(tmp_path), "--format", "csv"])
+    none = typed("export", tmp_path, "--format", "csv")
     assert none.exit_code == 1 and "has no run" in none.stderr
-    empty = CliRunner().invoke(app, ["export", str(make_run(tmp_path, [])), "--format", "csv"])
+    empty = typed("export", make_run(tmp_path, []), "--format", "csv")
     assert empty.exit_code == 1 and "has no trials yet" in empty.stderr
 
 

@@ -8,12 +8,11 @@ from time import time
 
 import numpy as np
 import pytest
+from command_line import typed
 from logs import imported, lines, outcomes, taken
 from small_run import make_run, ragged
 from stored_runs import stored_header
-from typer.testing import CliRunner
 
-from adaptive_eval.cli import app
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.export import EXPORTS, export
@@ -87,7 +86,7 @@ def test_the_trials_of_a_run_are_in_its_export_each_once(run: Path, tmp_path: Pa
 
 
 def test_an_export_says_that_it_holds_a_model_that_has_left_the_run(run: Path, tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["export", str(run), "--format", "csv", "--output", str(tmp_path / "trials.csv")])
+    done = typed("export", run, "--format", "csv", "--output", tmp_path / "trials.csv")
     assert f"note: it also holds {GONE}, no longer in the run; `import --leave-out NAME`" in done.stdout, done.output
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
+from command_line import typed
 from logs import header, imported, inspect_log, lines, outcomes, sample, taken
 from scripted_server import ScriptedServer, scripted_server
 from stored_runs import stored_header
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.notes import GraderChosen, TrialsImported, events_of_kind
 from adaptive_eval.report.reader import RunReader
@@ -84,7 +84,7 @@ def run_on(run: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, *
     config = run / "config.yaml"
     tree = yaml.safe_load(config.read_text())
     config.write_text(yaml.safe_dump(tree | changes))
-    return CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--display", "plain"])
+    return typed("run", config, "--run-dir", run, "--display", "plain")
 
 
 def configured(folder: Path, grader: str, models: list[dict[str, object]], **more: object) -> Path:
@@ -165,12 +165,12 @@ def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: Scri
     )
     done = imported(lines(tmp_path / "log.jsonl", graded_rows(text=prose)), "--to", run, "--config", config)
     assert done.exit_code == 0 and "stored answers differently" in done.stdout
-    result = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--dry-run"])
+    result = typed("run", config, "--run-dir", run, "--dry-run")
     assert result.exit_code == ExitCode.CONFIGURATION and "stored answers differently" in result.stderr
-    result = CliRunner().invoke(app, ["run", str(other), "--run-dir", str(run), "--dry-run"])
+    result = typed("run", other, "--run-dir", run, "--dry-run")
     assert result.exit_code == ExitCode.REACHED, result.stderr
     assert kind_of(run) == "logged"  # a dry run changes nothing
-    refused = CliRunner().invoke(app, ["validate", str(other), "--set", "grader=logged"])
+    refused = typed("validate", other, "--set", "grader=logged")
     assert refused.exit_code == ExitCode.CONFIGURATION and "is a placeholder for imported logs" in refused.stderr
 
 
@@ -226,7 +226,7 @@ def test_grades_are_those_of_the_logs_until_a_grader_has_given_or_compared_them(
     for expected in (True, False):
         with open_run(run) as stored:
             assert is_graded_by_logs(stored) is expected
-        done = CliRunner().invoke(app, ["regrade", str(run), "--config", str(config)])
+        done = typed("regrade", run, "--config", config)
         assert done.exit_code == 0, done.output
 
 
@@ -252,12 +252,12 @@ def test_a_length_that_a_log_does_not_say_is_not_0(tmp_path: Path) -> None:
     run, rows = tmp_path / "run", [{**row, "category": 2 - int(str(row["category"]))} for row in graded_rows()]
     taken(lines(tmp_path / "log.jsonl", rows), "--to", run, "--config", config)
     labels = [{**row, "label": "correct" if row["category"] == 1 else "wrong"} for row in rows]
-    done = CliRunner().invoke(app, ["label", str(run), "--from", str(lines(tmp_path / "labels.jsonl", labels))])
+    done = typed("label", run, "--from", lines(tmp_path / "labels.jsonl", labels))
     assert "The labels cannot be used: labels of ada have no category: the rubric needs the signal" in done.stdout
-    done = CliRunner().invoke(app, ["rescore", str(run)])
+    done = typed("rescore", run)
     assert "efficiency_adjusted: needs is_correct, repeated_pattern, token_ratio, which no trial has" in done.stdout
     right = lines(tmp_path / "right.jsonl", [{"model": "ada", "question": "q0", "correct": 1}])
-    done = CliRunner().invoke(app, ["import", str(right), "--to", str(tmp_path / "other"), "--config", str(config)])
+    done = typed("import", right, "--to", tmp_path / "other", "--config", config)
     assert "has no completion_tokens of this trial, which the rubric needs" in " ".join(done.output.split())
 
 

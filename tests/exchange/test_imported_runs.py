@@ -13,16 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from command_line import typed
 from live_runs import ENDED, RunOutcome, Site
 from logs import imported, lines, outcomes, refusal, taken
 from small_run import MODELS, QUESTIONS, make_run, make_trial
 from stored_runs import events_in, store_records, stored_events, stored_header, stored_trials
 from thoroughness import first_of
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.base.seeds import hashed_base
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import run_header, stored_setup
 from adaptive_eval.config.task_sampling import load_run
@@ -285,8 +284,7 @@ def test_it_is_replayed(site: Site, full_run: FullRun, tmp_path: Path) -> None:
     config = site.write(rubric=rubric)
     assert imported(full_run.log(site, 4), "--to", site.directory(), "--config", config).exit_code == 0
     only_four = ["--set", "trials.min=4", "--set", "trials.max=4"]
-    words = ["replay", str(site.directory()), *only_four, "--output", str(tmp_path / "replayed")]
-    done = CliRunner().invoke(app, words)
+    done = typed("replay", site.directory(), *only_four, "--output", tmp_path / "replayed")
     assert done.exit_code in ENDED, done.output
     results = json.loads((tmp_path / "replayed" / "results.json").read_text())
     imported_results = json.loads((site.directory() / "results.json").read_text())
@@ -304,10 +302,10 @@ def test_texts_are_graded_anew_and_grades_without_texts_are_not(site: Site, full
         path = lines(site.folder / f"{name}.jsonl", table)
         assert imported(path, "--to", site.directory(name), "--config", config).exit_code == 0
     other = site.write(grader={"kind": "regex", "pattern": "nothing like that"})
-    done = CliRunner().invoke(app, ["regrade", str(site.directory("texts")), "--config", str(other)])
+    done = typed("regrade", site.directory("texts"), "--config", other)
     assert done.exit_code == 0, done.stderr
     assert set(outcomes(site.directory("texts")).values()) == {0}
-    refused = CliRunner().invoke(app, ["regrade", str(site.directory("grades")), "--config", str(other)])
+    refused = typed("regrade", site.directory("grades"), "--config", other)
     assert refused.exit_code == ExitCode.FAILED
     assert "has 96 imported trials without a text" in refused.stderr
     assert set(outcomes(site.directory("grades")).values()) == {0, 1}
@@ -320,19 +318,18 @@ def test_r0_of_the_configuration_counts_in_an_import_once_the_grader_is_settled(
     earlier = make_run(folders[0], one_graded())
     later = make_run(folders[1], one_graded(), prior={"run": str(earlier)})
     table = tmp_path / "t.csv"
-    exported = CliRunner().invoke(app, ["export", str(later), "--format", "csv", "--output", str(table)])
+    exported = typed("export", later, "--format", "csv", "--output", table)
     assert "note: it does not hold the outcomes of R0; `import --config` takes them from" in exported.output
     done = imported(table, "--to", tmp_path / "run", "--config", folders[1] / "made.yaml")
     assert done.exit_code == 0 and "outcomes of another run count in the scores (R0)" in done.output, done.output
     results = read_results(tmp_path / "run")
     assert results is not None and [row.prior_depth for row in results.models] == [2.0, 2.0]
-    replayed = CliRunner().invoke(app, ["replay", str(later), "--output", str(tmp_path / "replayed")])
+    replayed = typed("replay", later, "--output", tmp_path / "replayed")
     assert "note: R0 (prior) counts in the run, and not in its replay" in replayed.output
     texts = export(later, "jsonl").path  # a run that counts R0 cannot be graded anew, which this one still needs
     done = imported(texts, "--to", tmp_path / "ungraded", "--config", folders[1] / "made.yaml")
     assert "prior     R0 does not count yet" in done.output and not events_in(tmp_path / "ungraded", PriorTaken)
-    words = ["regrade", str(tmp_path / "ungraded"), "--config", str(folders[1] / "made.yaml")]
-    regraded = CliRunner().invoke(app, words)
+    regraded = typed("regrade", tmp_path / "ungraded", "--config", folders[1] / "made.yaml")
     assert regraded.exit_code == 0, regraded.output
     shutil.rmtree(earlier)
     refused = imported(table, "--to", tmp_path / "other", "--config", folders[1] / "made.yaml")

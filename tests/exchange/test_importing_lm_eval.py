@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from command_line import typed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logs import imported, lines, lm_eval_row, outcomes, refusal, taken
 from stored_runs import stored_header
 from thoroughness import examples
-from typer.testing import CliRunner
 
-from adaptive_eval.cli import app
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.gather import RepeatFilter
 from adaptive_eval.exchange.log_files import LogError
@@ -316,7 +315,7 @@ def test_identical_repeats_count_once_and_the_import_and_the_report_say_so(tmp_p
     results = view_of(tmp_path / "both").results
     assert ("repeats", "certain") in {(warning.kind, warning.model) for warning in results.warnings}
     assert {pair.verdict for pair in results.pairs} == {"resolved"}
-    replayed = CliRunner().invoke(app, ["replay", str(tmp_path / "both")]).stdout
+    replayed = typed("replay", tmp_path / "both").stdout
     assert "blocked" not in replayed and "is best" in replayed
     long = repeated_log(tmp_path, "m", [[LONG, "4", LONG, "5", LONG, "4"], ["4"] * 6])
     assert imported(long, "--to", tmp_path / "long", "--grader", "exact").exit_code == 0
@@ -337,9 +336,7 @@ def test_counted_each_they_are_an_alarm_of_the_run_and_of_its_replay(tmp_path: P
     assert not {("short", "repeats"), ("sampled", "repeats"), ("sampled", "repeats_unclear")} & kinds
     (alarm,) = [warning for warning in view_of(run).results.warnings if warning.kind == "repeats_count"]
     assert alarm.model is None and "identical answers in the logs were each counted" in alarm.text
-    replayed = CliRunner().invoke(
-        app, ["replay", str(run), "--set", "trials.max=8", "--output", str(tmp_path / "replay")]
-    )
+    replayed = typed("replay", run, "--set", "trials.max=8", "--output", tmp_path / "replay")
     assert "long: the answers of 40 of 40 pairs of trials agree word for word" in replayed.output.replace("\n", " ")
 
 

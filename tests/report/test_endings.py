@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_line import typed
 from live_runs import MODELS, Site
 from patient_time import HANGS
 from small_http import JsonHandler, ThreadedServer, serving_in_a_thread
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.core.types import NO_COST, Reason
 from adaptive_eval.machine import machine
@@ -109,10 +108,10 @@ def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> Non
     ended = refusing.run(refusing.write(models=keyed(refusing)))
     assert ended.exit_code == ExitCode.ENDPOINTS and "the variable SOME_KEY" in ended.stderr
     run = refusing.directory()
-    looked = CliRunner().invoke(app, ["monitor", str(run), "--once", "--display", "plain"])
+    looked = typed("monitor", run, "--once", "--display", "plain")
     assert looked.exit_code == ExitCode.ENDPOINTS
     assert "Stopped by an error: ada: " in looked.stdout and "check the variable SOME_KEY" in looked.stdout
-    written = CliRunner().invoke(app, ["report", str(run), "--format", "md", "-o", "-"]).stdout
+    written = typed("report", run, "--format", "md", "-o", "-").stdout
     assert "Stopped by an error: ada: " in written
     assert "stopped by an error" in written.split("Events:")[1]
     for path in run.iterdir():

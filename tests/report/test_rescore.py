@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from command_line import typed
 from forging import forging
 from live_runs import MODELS, EndedRuns, Site
 from played import Played, prepared
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, GraderError
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.endpoints.types import Answer
@@ -111,7 +110,7 @@ def test_an_edited_run_is_rescored_by_the_trials_that_its_newest_look_has(run: P
 def test_scores_are_averages_of_what_was_worked_out_by_hand(run: Path, site: Site) -> None:
     path = site.folder / "short.yaml"
     path.write_text(yaml.safe_dump({"rubric": SHORT}))
-    result = CliRunner().invoke(app, ["rescore", str(run), "--rubric", str(path), "--format", "json"])
+    result = typed("rescore", run, "--rubric", path, "--format", "json")
     assert result.exit_code == 0, result.output
     short = json.loads(result.stdout)["rescoring"]["rubrics"][1]
     values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -153,19 +152,19 @@ def test_a_run_without_a_look_is_refused(site: Site) -> None:
     config, run = site.write(budget={"trials": 5}), str(site.directory())
     site.run(config)
     for words in (["rescore", run], ["compare", run, run], ["regrade", run, "--config", str(config)]):
-        refused = CliRunner().invoke(app, words)
+        refused = typed(*words)
         assert refused.exit_code == ExitCode.CONFIGURATION
         assert f" yet, so there is nothing to {words[0]}" in " ".join(refused.stderr.split())
 
 
 def test_a_terminal_shows_no_markup_and_a_file_has_it(run: Path, tmp_path: Path) -> None:
-    shown = CliRunner().invoke(app, ["rescore", str(run)]).stdout
+    shown = typed("rescore", run).stdout
     assert "length_robust" in shown and "No trial has verifier_c:" in shown and "assume 0." in shown
     assert not set("|\\#") & set(shown) and "---" not in shown
     path = tmp_path / "rescored.md"
-    assert CliRunner().invoke(app, ["rescore", str(run), "--output", str(path)]).stdout == f"{path}\n"
+    assert typed("rescore", run, "--output", path).stdout == f"{path}\n"
     assert "No trial has verifier\\_c: exact\\_match" in path.read_text()
-    again = CliRunner().invoke(app, ["rescore", str(run), "--format", "md"])
+    again = typed("rescore", run, "--format", "md")
     assert again.stdout == path.read_text()
 
 
@@ -174,9 +173,9 @@ def test_mistakes_in_a_rubric_file_are_reported(run: Path, site: Site) -> None:
     none.write_text("trials: {max: 8}\n")
     bad.write_text("rubric: {name: exact_mtach}\n")
     for path, message in ((none, "has no rubric"), (bad, "must be a known rubric")):
-        result = CliRunner().invoke(app, ["rescore", str(run), "--rubric", str(path)])
+        result = typed("rescore", run, "--rubric", path)
         assert result.exit_code != 0 and message in result.output
-    twice = CliRunner().invoke(app, ["rescore", str(run), "--rubric", str(none), "--rubric", str(none)])
+    twice = typed("rescore", run, "--rubric", none, "--rubric", none)
     assert "names a file twice" in twice.output
 
 

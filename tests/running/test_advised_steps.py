@@ -5,11 +5,10 @@ import re
 import shlex
 
 import pytest
+from command_line import typed
 from live_runs import Site
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.core import horizons
 
 
@@ -27,7 +26,7 @@ def test_larger_limits_and_then_a_larger_delta_decide_what_is_open(site: Site, m
         settings = [word.partition("=")[0] for word in shlex.split(command) if "=" in word]
         assert len(settings) == len({*settings}), "a value is replaced, not added"
         changed.append(settings[-1])
-        ended = CliRunner().invoke(app, [*shlex.split(command.replace("DELTA", "0.3")), "--display", "plain"])
+        ended = typed(*shlex.split(command.replace("DELTA", "0.3")), "--display", "plain")
     assert ended.exit_code == ExitCode.REACHED, ended.stdout
     assert changed[0] == "budget.trials" and changed[-1] == "stopping.delta" and "trials.max" in changed
 
@@ -35,14 +34,12 @@ def test_larger_limits_and_then_a_larger_delta_decide_what_is_open(site: Site, m
 def test_a_new_run_has_the_settings_that_earlier_commands_have_set_and_a_folder_of_its_own(site: Site) -> None:
     models = [{"name": name, "base_url": site.base_url} for name in ("ada", "bob")]
     gate = site.write(models=models, objective={"kind": "baseline", "baseline": "ada", "gate": True}, trials={"max": 8})
-    place = site.folder / "gate"
-    here = ["--run-dir", str(place), "--display", "plain"]
-    typed = ["--set", "stopping.delta=0.35", "--set", "sampling.temperature=0.7"]
-    CliRunner().invoke(app, ["run", str(gate), *here, *typed])
+    here, warmer = ("--run-dir", site.folder / "gate"), ("--set", "sampling.temperature=0.7")
+    site.run(gate, *here, "--set", "stopping.delta=0.35", *warmer)
     (site.folder / "gate-2").mkdir()
-    again = CliRunner().invoke(app, ["run", str(gate), *here, "--set", "sampling.temperature=0.7"])
+    again = site.run(gate, *here, *warmer)
     (command,) = re.findall(r"for a new build, start over:\n +adaptive-eval (run .*)$", again.stdout, re.MULTILINE)
-    assert CliRunner().invoke(app, shlex.split(command)).exit_code == again.exit_code
+    assert typed(*shlex.split(command)).exit_code == again.exit_code
     new, old = (json.loads((site.folder / name / "results.json").read_bytes()) for name in ("gate-3", "gate"))
     assert new["decisions"] == old["decisions"] and new["decisions"]["stopping"]["delta"] == 0.35
     assert {row["sampling"]["temperature"] for row in new["models"]} == {0.7}

@@ -11,11 +11,10 @@ from threading import Lock
 from xml.etree import ElementTree
 
 import pytest
+from command_line import typed
 from scripted_server import ScriptedPlace, ScriptedServer, scripted_server
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.machine.usage import AnswerFault
 
 MODELS = ("ada", "bob")
@@ -128,15 +127,15 @@ def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
         assert not re.search("better than|worse than|cut off|trials.max", text)
     assert "start over" in ended.stdout and f" --run-dir {place.run_dir}-2\n" in ended.stdout
     copied = shutil.copytree(place.run_dir, place.folder / "copied here")
-    shown = CliRunner().invoke(app, ["monitor", str(copied), "--once"]).stdout
+    shown = typed("monitor", copied, "--once").stdout
     assert f" --run-dir '{copied}-2'\n" in shown, "the copy is what its commands are about"
     asked = len(server.requests)
     assert place.run().exit_code == ExitCode.SPENT and len(server.requests) == asked  # it buys nothing more
     where = ["--set", f"store={place.run_dir.parent}", "--set", f"name={place.run_dir.name}"]
-    planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *where]).stdout
+    planned = typed("plan", place.config(), "--simulations", "10", *where).stdout
     assert f"bob: {alarm['text']}" in planned and "Next: adaptive-eval report" in planned
     never = [*where, "--set", "stopping.on_alarm=never"]
-    planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *never]).stdout
+    planned = typed("plan", place.config(), "--simulations", "10", *never).stdout
     assert "the forecast counts all the same" in planned and "requests nothing more" not in planned
 
 
@@ -166,7 +165,7 @@ def test_a_rubric_that_names_such_answers_lets_them_count(
         ]
     }
     config = place.config(rubric=rubric)
-    assert CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(config)]).exit_code == 0
+    assert typed("regrade", place.run_dir, "--config", config).exit_code == 0
     ended = place.run(rubric=rubric)
     assert ended.exit_code == ExitCode.REACHED, ended.stdout + ended.stderr
     assert "better than bob" in ended.stdout and not place.results["alarms"]
@@ -187,7 +186,7 @@ def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, server: 
     summary = place.report("summary")
     assert "all answers of bob are empty, identical, unreadable or wrong" in summary and "every model" not in summary
     assert not re.search("better than|worse than|FAIL:|[1-9] of \\d comparisons", summary)
-    shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"])
+    shown = typed("monitor", place.run_dir, "--once")
     assert shown.exit_code == ExitCode.SPENT and "set aside" not in shown.stdout
     assert "needs usable answers, since an alarm ended the run" in shown.stdout
     # the user may go on all the same, and then it is decided
@@ -216,7 +215,7 @@ def test_an_alarm_about_the_only_model_that_is_asked_decides_no_gate(
     assert [row["outcome"] for row in build.results["gate"]] == ["UNDECIDED"]
     cases = ElementTree.fromstring(build.report("junit"))
     assert (cases.attrib["failures"], cases.attrib["errors"]) == ("0", "1")
-    refused = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "junit"])
+    refused = typed("report", place.run_dir, "--format", "junit")
     assert refused.exit_code == ExitCode.CONFIGURATION and "set objective.gate" in refused.output
 
 
@@ -236,23 +235,23 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
     assert "pairs of trials agree word for word" in place.report("md")
     # the comparison is void, in every display
     assert "look 1: 48 trials, 1 blocked" in ended.stdout
-    shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once", "--display", "json"]).stdout
+    shown = typed("monitor", place.run_dir, "--once", "--display", "json").stdout
     looks = [row for row in map(json.loads, shown.splitlines()) if row["record"] == "look"]
     assert looks[-1]["verdicts"]["blocked"] == 1 and not looks[-1]["verdicts"]["resolved"]
     assert [pair["verdict"] for pair in place.results["pairs"]] == ["blocked"]
     assert {row["name"]: row["tier"] for row in place.results["models"]} == {"ada": 1, "bob": None}
     for text in (ended.stdout, place.report("summary"), place.report("md")):
         assert "come back word for word" in text and "better than" not in text
-    compared = CliRunner().invoke(app, ["compare", str(place.run_dir), str(place.run_dir)])
+    compared = typed("compare", place.run_dir, place.run_dir)
     assert "Alarm: answers of bob come back word for word" in compared.stdout
     assert "1 model not compared, since answers come back word for word in one of the runs: bob" in compared.stdout
     assert "\nada " in compared.stdout and "\nbob " not in compared.stdout, "no scores of it"
     for form, warned in (["csv"], True), (["csv", "--text", "--force"], False), (["npz"], True), (["jsonl"], False):
-        exported = CliRunner().invoke(app, ["export", str(place.run_dir), "--format", *form])
+        exported = typed("export", place.run_dir, "--format", *form)
         assert exported.exit_code == 0 and ("answers of bob come back word for word" in exported.stderr) == warned
     here = ["--set", f"store={place.folder}", "--set", f"name={place.run_dir.name}"]
     for whose, options in ("run", here), (f"pilot {place.run_dir}", ["--pilot", str(place.run_dir)]):
-        planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *options]).stdout
+        planned = typed("plan", place.config(), "--simulations", "10", *options).stdout
         assert f"the {whose} has an alarm about answers that the forecast counts all the same. bob: " in planned
     first, place.run_dir = place.run_dir, place.folder / "later"
     laters = {"prior": {"run": str(first)}}, {"models": ["ada", {"name": "bob", "recorded": str(first)}]}
@@ -268,7 +267,7 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
         assert place.run(*fine, **later).exit_code == ExitCode.REACHED, "as the refusal says"
         assert place.run(*fine, **later).exit_code == ExitCode.REACHED
         assert [row["model"] for row in place.results["warnings"] if row["text"].startswith(caveat)] == ["bob"]
-        shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"]).stdout
+        shown = typed("monitor", place.run_dir, "--once").stdout
         assert all(caveat in " ".join(text.split()) for text in (shown, place.report("summary"), place.report("md")))
     stuck = set(MODELS)
     (place.folder / "all").mkdir()

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
+from live_runs import ENDED
 from scripted_server import ScriptedPlace, ScriptedServer, scripted_server
 from stored_runs import events_in
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.notes import AlarmRaised, AnswersLost, LooksRetaken, PriorTaken, SettingsChanged, events_of_kind
 from adaptive_eval.report.reader import RunReader
 
@@ -118,7 +118,7 @@ def test_questions_beyond_the_context_of_a_server_decide_nothing(
     named = {"name": "too long", "weight": 0, "when": {"context_length": True}}
     rubric = {"categories": [named, *RIGHT_OR_WRONG]}
     config = long.config(rubric=rubric, **settings)
-    assert CliRunner().invoke(app, ["regrade", str(long.run_dir), "--config", str(config)]).exit_code == 0
+    assert typed("regrade", long.run_dir, "--config", config).exit_code == 0
     ended = long.run(rubric=rubric, **settings)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.WORSE), ended.stdout
     assert all(row["verdict"] == "resolved" for row in long.results["pairs"])
@@ -152,9 +152,9 @@ def test_a_regrade_after_which_an_alarm_ends_the_run_says_so(
     if what == "unread":
         changes = {"rubric": {"categories": [named, *RIGHT_OR_WRONG]}, "grader": {"kind": "json", "field": "answer"}}
     asked, config = len(server.requests), place.config(**changes)
-    done = CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(config)])
+    done = typed("regrade", place.run_dir, "--config", config)
     assert "another round" not in done.stdout and "An alarm about answers ends the run" in done.stdout
-    shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"]).stdout
+    shown = typed("monitor", place.run_dir, "--once").stdout
     assert ("Stopped by an alarm: bob: " in shown) == (what == "cut") and "Stopped because of" not in shown
     assert "if you change the grader" in shown and "to continue" not in shown
     ended = place.run(**changes)
@@ -234,7 +234,7 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
 ) -> None:
     (tmp_path / "good").mkdir()
     place_of_good_run = place_of(tmp_path / "good", server)
-    assert place_of_good_run.run(concurrency=1).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    assert place_of_good_run.run(concurrency=1).exit_code in ENDED
     turning = Turning(server, how)
     ended = place.run(concurrency=1)
     assert ended.exit_code == ExitCode.SPENT and "Stopped by an alarm: a server has changed; bob: " in ended.stdout
@@ -246,7 +246,7 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
     assert place.run(concurrency=1).exit_code == ExitCode.SPENT and len(server.requests) == asked  # nothing bought
     turning.fix()
     went_on = place.run("--ask-again", concurrency=1)
-    assert went_on.exit_code in (ExitCode.REACHED, ExitCode.SPENT), went_on.stderr
+    assert went_on.exit_code in ENDED, went_on.stderr
     assert "alarm:" not in went_on.stdout and not place.results["alarms"]
     for key in ("pairs", "looks"):  # as if the server had never been bad
         assert place.results[key] == place_of_good_run.results[key]
@@ -262,7 +262,7 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
     assert f"), {lost.answers} discarded answers" in went_on.stdout
     (warning,) = [row["text"] for row in place.results["warnings"] if row["kind"] == "discarded"]
     assert " requested again. budget.trials does not count them; other limits count their " in warning
-    assert CliRunner().invoke(app, ["verify", str(place.run_dir)]).exit_code == 0
+    assert typed("verify", place.run_dir).exit_code == 0
     refused = place.run("--ask-again", concurrency=1)
     assert refused.exit_code == ExitCode.CONFIGURATION and "has none of these" in refused.stderr
 
@@ -324,7 +324,7 @@ def test_incomplete_answers_of_a_prior_stay_unsure(
     place: ScriptedPlace, server: ScriptedServer, tmp_path: Path, how: str, every: int
 ) -> None:
     server.finish_reason = lambda model, question, seed: how if model == "bob" and seed % every == 0 else "stop"
-    assert place.run(concurrency=1).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    assert place.run(concurrency=1).exit_code in ENDED
     with closing(RunReader.open(place.run_dir)) as reader:
         rows = [row for row in reader.graded_trials() if row.model == "bob" and row.trial.number < 6]
     cut = [(row.question, row.trial.number) for row in rows if row.trial.kinds and not row.trial.category]
@@ -332,7 +332,7 @@ def test_incomplete_answers_of_a_prior_stay_unsure(
     server.finish_reason = lambda *asked: "stop"
     earlier, place.run_dir = place.run_dir, tmp_path / "later"
     for _ in range(2):  # and a later start knows it, too
-        assert place.run(concurrency=1, prior={"run": str(earlier)}).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+        assert place.run(concurrency=1, prior={"run": str(earlier)}).exit_code in ENDED
         (taken,) = events_in(place.run_dir, PriorTaken)
         assert taken.kinds is not None and taken.kinds.keys() == {"bob"}
         kinds, grades = taken.kinds["bob"], taken.outcomes["bob"]
@@ -384,7 +384,7 @@ def test_later_starts_replay_the_looks_of_a_model_that_was_asked_again(
     turning.fix()
     settings = changes[-1]
     went_on = place.run("--ask-again", concurrency=1, **settings)
-    assert went_on.exit_code in (ExitCode.REACHED, ExitCode.SPENT), went_on.stderr
+    assert went_on.exit_code in ENDED, went_on.stderr
     decided, pairs, asked = looks(place), place.results["pairs"], len(server.requests)
     assert decided[: len(settled)] == settled and not place.results["alarms"]
     looks_by_then = [event.looks for event in events_in(place.run_dir, SettingsChanged)]
@@ -409,11 +409,11 @@ def test_labels_of_discarded_answers_do_not_count_for_those_in_their_place(
     rows = (f"bob,{record.question},{record.trial},{'correct' if record.category else 'wrong'}" for record in bobs)
     labels.write_text("\n".join(["model,question,trial,label", *rows]))
     label = ["label", str(place.run_dir)]
-    assert CliRunner().invoke(app, [*label, "--from", str(labels)]).exit_code == ExitCode.REACHED
+    assert typed(*label, "--from", labels).exit_code == ExitCode.REACHED
     turning.fix()
     for _ in range(2):  # the second start reads the labels anew
         place.run("--ask-again", concurrency=1)
-    shown = CliRunner().invoke(app, [*label, "--show"]).stdout
+    shown = typed(*label, "--show").stdout
     (model,) = (row for row in place.results["labelled"]["models"] if row["name"] == "bob")
     (right, wrong) = model["confusion"]
     assert right[1] == wrong[0] == 0, shown

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from live_runs import Site, stored, wait_until
+from command_line import typed
+from live_runs import ENDED, Site, stored, wait_until
 from patient_time import HANGS
 from stored_runs import events_in
-from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.endpoints.traffic import FIRST_ATTEMPTS
 from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT
 from adaptive_eval.notes import ModelSetAside
@@ -98,14 +97,10 @@ def report(site: Site) -> dict[str, Any]:
     return {row.name: row for row in results.models}
 
 
-def called(*words: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, words)])
-
-
 def test_no_secret_but_those_named_reaches_a_command_or_the_run(site: Site) -> None:
     config = write(site, agent("base", 30, "key", env=["MY_KEY"]), agent("new", 90), trials={"max": 2})
     ended = site.run(config)
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert ended.exit_code in ENDED, ended.output
     texts = [trial.answer.reasoning for trial in stored(site) if trial.model == "base"]
     assert all((text or "").startswith("my key is ***\n") for text in texts)
     transcripts = sorted((site.directory() / "logs" / "transcripts").iterdir())
@@ -134,7 +129,7 @@ def test_a_command_that_always_fails_ends_the_run_after_its_first_trials(site: S
     assert "max_tokens" not in tried.output
     assert "score 1: correct (1)" in tried.output or "score 0: wrong (0)" in tried.output
     fixed = site.run(write(site, shell("bad", 30), shell("new", 90)))
-    assert fixed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), fixed.output
+    assert fixed.exit_code in ENDED, fixed.output
     assert report(site)["bad"].trials and report(site)["new"].trials
     again = site.run(write(site, shell("bad", 30), shell("new", 90)))
     assert again.exit_code == fixed.exit_code, "its settings are stored"
@@ -157,9 +152,9 @@ def test_a_question_on_which_it_always_fails_has_no_answer_and_is_never_wrong(si
 def test_a_program_that_is_edited_between_two_starts_is_another_model(site: Site) -> None:
     (site.folder / "skill.md").write_text("Be careful.")
     config = write(site, shell("base", 30), agent("new", 90, "./skill.md"), trials={"min": 2, "max": 2})
-    assert site.run(config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    assert site.run(config).exit_code in ENDED
     (site.folder / "other.md").write_text("Named by no command.")
-    assert site.run(config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    assert site.run(config).exit_code in ENDED
     (site.folder / "skill.md").write_text("Be quick.")
     (site.folder / "agent.sh").write_text(f"{SHELL}# a comment\n")
     refused = site.run(config)
@@ -201,7 +196,7 @@ def test_other_graders_grade_what_it_answers_and_say_that_they_leave_its_score(s
     assert {(trial.answer.text, trial.category) for trial in stored(site)} <= {("yes", 1), ("no", 0)}
     with RunReader.intact(site.directory()) as reader:
         assert any("of which the grader exact takes no notice" in str(event) for event in reader.events())
-    again = called("regrade", site.directory(), "--config", write(site, agent("base", 30), agent("new", 90)))
+    again = typed("regrade", site.directory(), "--config", write(site, agent("base", 30), agent("new", 90)))
     assert again.exit_code == ExitCode.REACHED, again.output
     assert all((trial.answer.text == "yes") == trial.category for trial in stored(site))
 
@@ -225,7 +220,7 @@ def test_a_transcript_from_elsewhere_is_not_taken(site: Site) -> None:
         words = ("sh", "-c", code.replace("NAME", name))
         config = write(site, model("base", *words), shell("new", 50), trials={"min": 1, "max": 1})
         ended = site.run(config, "--run-dir", str(site.directory("run-" + name.replace("/", "_"))))
-        assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+        assert ended.exit_code in ENDED, ended.output
     assert not list((site.folder / "runs").rglob("transcripts/*"))
 
 
@@ -262,5 +257,5 @@ def test_what_the_machine_lacks_ends_the_run_and_is_no_failure_of_a_command(
     assert ended.exit_code == ExitCode.FAILED and says in ended.output and "Traceback" not in ended.output
     assert not events_in(site.directory(), ModelSetAside)
     ended = site.run(config)
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert ended.exit_code in ENDED, ended.output
     assert len(stored(site)) == 4 * QUESTIONS

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
+from command_line import typed
 from gated import GatedServer
 from live_runs import ENDED, MODELS, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials
 from patient_time import HANGS
 from ports import HOST, held_port
 from stored_runs import events_in
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.notes import RunFinished, RunStopped
 from adaptive_eval.report.looks import read_look
@@ -104,8 +103,8 @@ def left_by(directory: Path) -> dict[str, Any]:
 
 def output_of(command: str, directory: Path, *options: str) -> str:
     """What a command that reads a run says of it."""
-    result = CliRunner().invoke(app, [command, str(directory), *options])
-    assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT), result.output
+    result = typed(command, directory, *options)
+    assert result.exit_code in ENDED, result.output
     return result.output
 
 
@@ -335,7 +334,8 @@ def test_the_text_of_an_error_that_nobody_foresaw_is_stored_and_told_nowhere(
         raise RuntimeError(KEY)
 
     monkeypatch.setattr("adaptive_eval.running.start.setting_of_today", fail)
-    assert site.run(site.write(notify=program)).exit_code != 0
+    with pytest.raises(RuntimeError):
+        site.run(site.write(notify=program))
     (message,) = notifications(site.folder)
     (stopped,) = events_in(site.directory(), RunStopped)
     assert stopped.reason == "an unexpected error (RuntimeError)"
@@ -351,7 +351,7 @@ def test_the_text_of_an_error_that_nobody_foresaw_is_stored_and_told_nowhere(
 )
 def test_a_command_that_fails_is_a_warning(site: Site, command: list[str], message: str) -> None:
     result = site.run(site.write(notify=command, trials={"min": 2, "max": 2}))
-    assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "warning: notify: " in result.stderr
+    assert result.exit_code in ENDED and "warning: notify: " in result.stderr
     assert message in result.stderr and "example.org" not in result.stderr
 
 

@@ -5,9 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_line import typed
 
-from adaptive_eval.cli import app
 from adaptive_eval.running import event_loop
 
 CONFIG = """
@@ -25,7 +24,7 @@ def run_once(folder: Path, name: str) -> dict[str, object]:
     """What a whole small run finds, without its times."""
     config = folder / "run.yaml"
     config.write_text(CONFIG)
-    done = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(folder / name), "--display", "none"])
+    done = typed("run", config, "--run-dir", folder / name, "--display", "none")
     assert done.exit_code in (0, 3), done.output
     document = json.loads((folder / name / "results.json").read_bytes())
     return {key: document[key] for key in ("pairs", "looks", "decisions", "warnings")}

@@ -11,12 +11,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import yaml
+from command_line import typed
 from live_runs import ENDED, Site, small_world
 from result_rows import rows_in_file
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import read_results
@@ -47,9 +46,7 @@ def gate(folder: Path, build: str, **changes: str) -> tuple[int, str]:
     path = folder / "gate.yaml"
     change = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
     path.write_text(GATE.format(build=build))
-    result = CliRunner().invoke(
-        app, ["run", str(path), "--run-dir", str(folder / "run"), "--display", "plain", *change]
-    )
+    result = typed("run", path, "--run-dir", folder / "run", "--display", "plain", *change)
     return result.exit_code, result.output
 
 
@@ -93,7 +90,7 @@ def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path:
 
 
 def report(folder: Path, kind: str) -> str:
-    result = CliRunner().invoke(app, ["report", str(folder / "run"), "--format", kind, "--output", "-"])
+    result = typed("report", folder / "run", "--format", kind, "--output", "-")
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -116,7 +113,7 @@ def test_a_gate_on_a_value_has_its_exit_code_and_every_report_says_why(
     path = tmp_path / "gate.yaml"
     path.write_text(yaml.safe_dump(settings | {"models": settings["models"][1:], "objective": {"kind": "ranking"}}))
     words = ["run", str(path), "--run-dir", str(tmp_path / "run"), "--display", "plain"]
-    ended = CliRunner().invoke(app, [*words, "--set", f"objective={objective}", "--set", f"trials.max={trials}"])
+    ended = typed(*words, "--set", f"objective={objective}", "--set", f"trials.max={trials}")
     assert ended.exit_code == code, ended.output
     allowed = "-5 points allowed; " if outcome == "UNDECIDED" else ""
     apart = rf"difference -?{POINTS} \({allowed}95% interval -?[\d.]+ to -?[\d.]+\)"
@@ -134,7 +131,7 @@ def test_a_gate_on_a_value_has_its_exit_code_and_every_report_says_why(
 def test_a_gate_needs_a_baseline_or_a_value(tmp_path: Path) -> None:
     path = tmp_path / "gate.yaml"
     path.write_text(GATE.format(build="coin-11").replace("kind: baseline, baseline: production", "kind: best"))
-    result = CliRunner().invoke(app, ["validate", str(path)])
+    result = typed("validate", path)
     assert result.exit_code == ExitCode.CONFIGURATION
     assert "objective.gate is only for the objectives baseline and threshold" in result.output
 
@@ -158,7 +155,7 @@ def ended_once(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     path = site.folder / "run.yaml"
     path.write_text(json.dumps(config))
     result = site.run(path)
-    assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT), result.output
+    assert result.exit_code in ENDED, result.output
     return site.folder
 
 
@@ -181,7 +178,7 @@ def looks_of(directory: Path) -> list[dict[str, object]]:
 
 
 def invoke(*words: object) -> str:
-    result = CliRunner().invoke(app, list(map(str, words)))
+    result = typed(*words)
     assert result.exit_code in (0, ExitCode.REACHED, ExitCode.SPENT), result.output
     return result.stdout
 
@@ -218,7 +215,7 @@ def test_a_replay_of_the_run_weighs_its_questions(ended: Path, tmp_path: Path) -
 
 def test_the_run_resumes_only_with_the_same_weights(ended: Path, site: Site) -> None:
     config = site.folder / "run.yaml"
-    assert site.run(config, "--set", "trials.max=32").exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    assert site.run(config, "--set", "trials.max=32").exit_code in ENDED
     other = site.run(config, "--set", "benchmarks.0.weight=1")
     assert other.exit_code == ExitCode.CONFIGURATION
     assert "benchmarks.easy.weight" in other.stderr

@@ -4,12 +4,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from command_line import typed
 from live_runs import ENDED, MODELS, EndedRuns, Site
 from stored_runs import events_in, stored_header, stored_trials
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.notes import SettingsChanged
 from adaptive_eval.report.reader import RunReader
@@ -132,7 +131,7 @@ def test_the_place_of_the_first_look_stays_when_the_horizon_that_set_it_is_raise
         ended = site.run(site.write(trials={"max": max_trials}))
         assert ended.exit_code in ENDED, ended.stderr
         assert stored_config(stored_header(site.directory())).trials.min == 2
-        assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
+        assert typed("report", site.directory(), "--format", "md").exit_code == 0
         report = (site.directory() / "report.md").read_text()
         assert "2 trials per question before the first look" in report, "not what a run of today's horizon begins with"
     refused = site.run(site.write(trials={"max": 20, "min": 4}))

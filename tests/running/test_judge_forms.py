@@ -7,12 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from command_line import typed
 from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
 from stored_runs import events_in
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import GraderServer
 from adaptive_eval.graders.asking import AskingPool
@@ -160,7 +159,7 @@ def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_url: s
     for trial in stored(site):
         labels.append(f'{trial.model},{trial.question},{trial.trial},"{"met" if is_right(trial) else "not met"}, met"')
     (site.folder / "labels.csv").write_text("\n".join(labels))
-    result = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "labels.csv")])
+    result = typed("label", site.directory(), "--from", site.folder / "labels.csv")
     assert result.exit_code == 0, result.output
     stored_labels = labelled(site)
     assert stored_labels.levels == ("met, met", "not met, met")
@@ -168,7 +167,7 @@ def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_url: s
         model.corrected == pytest.approx(model.score) and model.disagreements == 0 for model in stored_labels.models
     )
     (site.folder / "bad.csv").write_text('model,question,trial,label\nada,q0,0,"met"')
-    refused = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "bad.csv")])
+    refused = typed("label", site.directory(), "--from", site.folder / "bad.csv")
     assert refused.exit_code == ExitCode.CONFIGURATION and "one of not met | met" in " ".join(refused.output.split())
 
 
@@ -210,7 +209,7 @@ def test_configurations_that_cannot_grade_are_refused_before_anything_is_asked(
     models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in MODELS]
     graded = {"kind": kind, "server": SERVER, **grader}
     config = site.write(models=models, grader=graded, trials={"min": 2, "max": 4}, **changes)
-    refused = CliRunner().invoke(app, ["validate", str(config)])
+    refused = typed("validate", config)
     assert refused.exit_code == ExitCode.CONFIGURATION and error in re.sub(r"\s+", " ", refused.output)
 
 

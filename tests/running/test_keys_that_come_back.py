@@ -9,12 +9,11 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from command_line import typed
 from contrary_server import Asked, Reply, answer, listening, write_config
 from stored_runs import stored_events, stored_trials
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.machine.facts import answer_digest
 from adaptive_eval.report.reader import RunReader
 
@@ -47,13 +46,13 @@ def test_a_key_in_an_answer_is_stored_nowhere_and_shown_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("THE_KEY", KEY)
-    runner, run = CliRunner(), tmp_path / "runs" / "run"
+    run = tmp_path / "runs" / "run"
     with listening(echo) as server:
         models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]
         config = write_config(tmp_path, server, models=models)
-        result = runner.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+        result = typed("run", config, "--display", "plain", "--run-dir", run)
         assert result.exit_code == ExitCode.REACHED, result.output
-        tried = runner.invoke(app, ["run", str(config), "--dry-run", "--run-dir", str(tmp_path / "other")])
+        tried = typed("run", config, "--dry-run", "--run-dir", tmp_path / "other")
         assert "***" in tried.output
     with closing(RunReader.open(run)) as reader:
         records, events = list(reader.trials()), list(reader.events())
@@ -69,12 +68,12 @@ def test_a_key_in_an_answer_is_stored_nowhere_and_shown_nowhere(
     shown += [path.read_bytes().decode("latin-1") for path in run.rglob("*") if path.is_file()]
     for form in ("html", "md", "json", "csv"):
         out = tmp_path / f"report.{form}"
-        runner.invoke(app, ["report", str(run), "--format", form, "--output", str(out)])
+        typed("report", run, "--format", form, "--output", out)
         shown += [out.read_text()] if out.exists() else []
     assert len(shown) > 7
     assert_shows_no_piece(shown)
-    assert runner.invoke(app, ["verify", str(run)]).exit_code == 0
-    again = runner.invoke(app, ["regrade", str(run), "--config", str(config)])
+    assert typed("verify", run).exit_code == 0
+    again = typed("regrade", run, "--config", config)
     assert again.exit_code == 0, again.output
     assert "***" not in again.output
 
@@ -104,19 +103,19 @@ def test_no_part_of_a_response_leaves_the_key_in_a_file_or_an_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("THE_KEY", KEY)
-    runner, run = CliRunner(), tmp_path / "runs" / "run"
+    run = tmp_path / "runs" / "run"
     with listening(echo_everywhere, models_with_the_key) as server:
         models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]
         sampling = {"temperature": 0.6, "max_tokens": 500, "logprobs": "tokens"}
         notify = ["sh", "-c", "cat >> told.jsonl"]
         config = write_config(tmp_path, server, models=models, sampling=sampling, notify=notify)
-        outputs = [runner.invoke(app, ["run", str(config), "--dry-run", "--run-dir", str(run)]).output]
+        outputs = [typed("run", config, "--dry-run", "--run-dir", run).output]
         assert "***" in outputs[0] and "has no model" in outputs[0], outputs[0]
-        result = runner.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+        result = typed("run", config, "--display", "plain", "--run-dir", run)
     outputs += [result.output]
     assert "ada" in (run / "results.json").read_text()
     for form in ("jsonl", "csv"):
-        exported = runner.invoke(app, ["export", str(run), "--format", form, "--output", str(tmp_path / f"out.{form}")])
+        exported = typed("export", run, "--format", form, "--output", tmp_path / f"out.{form}")
         assert exported.exit_code == 0, exported.output
     events, answers = stored_events(run), [record.answer for record in stored_trials(run)]
     assert {
@@ -141,9 +140,7 @@ def test_keys_of_others_are_removed_too(tmp_path: Path, monkeypatch: pytest.Monk
         judge = {"base_url": server.base_url, "model": "judge", "api_key_env": "JUDGE_KEY"}
         grader = {"kind": "judge", "server": judge}
         config = write_config(tmp_path, server, models=models, grader=grader, trials={"min": 2, "max": 2})
-        result = CliRunner().invoke(
-            app, ["run", str(config), "--display", "plain", "--run-dir", str(tmp_path / "runs" / "run")]
-        )
+        result = typed("run", config, "--display", "plain", "--run-dir", tmp_path / "runs" / "run")
     assert result.exit_code == ExitCode.ENDPOINTS, result.output
     records = stored_trials(tmp_path / "runs" / "run")
     assert records and all(record.answer.text.startswith("*** ") for record in records)

@@ -12,15 +12,14 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from command_line import typed
 from live_runs import MODELS, RunOutcome, Site, kill, trials_in, wait_until
 from patient_time import HANGS
 from process_list import all_end, commands
 from stored_runs import events_in
-from typer.testing import CliRunner
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.planning import ENDING_SECONDS
 from adaptive_eval.core.types import Reason
 from adaptive_eval.machine.clocks import HeldTime
@@ -171,7 +170,7 @@ def test_a_run_waits_for_a_place_that_another_run_holds(site: Site) -> None:
     second.send_signal(signal.SIGINT)
     out, err = second.communicate(timeout=HANGS)
     assert second.returncode == ExitCode.STOPPED, err
-    rehearsed = CliRunner().invoke(app, ["run", str(config), "--dry-run"])
+    rehearsed = typed("run", config, "--dry-run")
     assert rehearsed.exit_code == ExitCode.REACHED
     when = rf"ok    ada  on gpu0  would be started when the run first \(process {first.pid}, since \S+\) has ended: "
     assert re.search(when, rehearsed.stdout)
@@ -190,10 +189,10 @@ def test_a_missing_program_is_reported_before_anything_is_started(site: Site, mo
     models[2] = {"name": "cyd", "model": "org/cyd", "launch": {}}
     config = site.write(models=models)
     environment = {"PATH": str(site.folder)}
-    refused = CliRunner().invoke(app, ["run", str(config), "--display", "plain"], env=environment)
+    refused = typed("run", config, "--display", "plain", **environment)
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "cyd: the program vllm is not found on the PATH; pip install vllm, or set launch.command" in refused.stderr
-    result = CliRunner().invoke(app, ["validate", str(config)], env=environment)
+    result = typed("validate", config, **environment)
     assert result.exit_code == 0
     assert "warning: cyd: the program vllm is not found on the PATH" in result.stdout
 
@@ -231,7 +230,7 @@ def test_a_dry_run_may_start_every_server_ask_it_and_stop_it(site: Site, monkeyp
     models = launched(site)
     models[1]["launch"] = launching(site.folder, "broken")
     models.append({"name": "eve", "launch": launching(site.folder)})
-    result = CliRunner().invoke(app, ["run", str(site.write(models=models)), *STARTING])
+    result = typed("run", site.write(models=models), *STARTING)
     assert result.exit_code == ExitCode.ENDPOINTS
     states = [line.split()[:2] for line in result.stdout.splitlines() if line.startswith(("ok ", "FAIL "))]
     assert states == [["ok", "ada"], ["FAIL", "bob"], ["ok", "cyd"], ["FAIL", "eve"]]
@@ -241,7 +240,7 @@ def test_a_dry_run_may_start_every_server_ask_it_and_stop_it(site: Site, monkeyp
     assert not servers(site)
     (log,) = set(re.findall(r"\(log: (\S+bob\.log)\)", result.stdout))
     assert "CUDA out of memory" in Path(log).read_text()
-    CliRunner().invoke(app, ["run", str(site.write(models=models[:1])), *STARTING])
+    typed("run", site.write(models=models[:1]), *STARTING)
     assert len(list(site.folder.glob("adaptive-eval-check-*"))) == 1, "where all is well, nothing is kept"
 
 

@@ -12,14 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import typed
 from known_answers import known_models
 from known_server import KnownRespondent, answer_serial, known_server
 from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, small_world, stored
 from stored_runs import events_in, stored_trials
-from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode, StoreError
-from adaptive_eval.cli import app
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -196,10 +195,6 @@ def taking(rubric: dict[str, object], run: Path, **numbers: float) -> dict[str, 
     return rubric | {"thresholds": {"from": str(run), **numbers}}
 
 
-def command(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)])
-
-
 def by_hand(trials: list[TrialRecord]) -> float:
     """The percentile, from the stored answers alone."""
     return float(np.percentile([trial.answer.completion_tokens for trial in trials if trial.trial < FIRST], 40))
@@ -239,9 +234,9 @@ def test_thresholds_stay_through_extension_and_go_to_a_later_run(site: Site, pil
 @pytest.mark.slow
 def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_same(site: Site) -> None:
     site.run(site.write(**settings(rubric="binary", trials={"min": FIRST, "max": FIRST})))
-    looked = command("rescore", site.directory(), "--rubric", write_rubric(site, SHORT), "--format", "json")
+    looked = typed("rescore", site.directory(), "--rubric", write_rubric(site, SHORT), "--format", "json")
     changes = settings(rubric=taking(SHORT, site.directory()), trials={"min": FIRST, "max": 8})
-    done = command("regrade", site.directory(), "--config", site.write(**changes))
+    done = typed("regrade", site.directory(), "--config", site.write(**changes))
     assert done.exit_code == ExitCode.REACHED, done.output
     trials, (event,) = stored_trials(site.directory()), events_in(site.directory(), ThresholdsFrozen)
     assert event.values == {"completion_tokens p40": pytest.approx(by_hand(trials))}
@@ -261,13 +256,13 @@ def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_sam
 def test_thresholds_of_another_run_at_the_same_path_are_outside_the_promise(site: Site, pilot: Path) -> None:
     config = site.write(**settings(rubric=taking(SHORT, pilot)))
     assert site.run(config).exit_code in ENDED
-    assert command("regrade", site.directory(), "--config", config).exit_code in ENDED
+    assert typed("regrade", site.directory(), "--config", config).exit_code in ENDED
     assert "settings chosen after" not in site.report(), "the same thresholds are no choice"
     shutil.rmtree(pilot)
     other = site.write("pilot", **settings(seed=7))
     ended = site.run(other, "--run-dir", str(pilot))
     assert ended.exit_code in ENDED, ended.output
-    assert command("regrade", site.directory(), "--config", config).exit_code in ENDED
+    assert typed("regrade", site.directory(), "--config", config).exit_code in ENDED
     before, _, now = (event.values for event in events_in(site.directory(), ThresholdsFrozen))
     assert before != now
     assert re.search(r"changed after \d+ looks? \(.*\): rubric.thresholds; .*settings chosen after", site.report())
@@ -292,7 +287,7 @@ def test_lengths_are_relative_to_the_median_of_the_question_in_the_other_run(sit
         assert trial.signals["length_ratio"] == pytest.approx(ratio)
         assert trial.category == 2 * bool(trial.signals["is_correct"]) + (ratio < 1.2)
     assert "the median length of the answers to each of 8 questions" in site.report()
-    assert command("rescore", site.directory()).exit_code == 0
+    assert typed("rescore", site.directory()).exit_code == 0
 
 
 @pytest.mark.slow
@@ -435,7 +430,7 @@ def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
     assert RunOutcome.of(site.directory("plain")) == RunOutcome.of(site.directory())
     assert all(trial.answer.token_logprobs is None for trial in stored(site, "plain"))
     place = site.folder / "rows.jsonl"
-    done = CliRunner().invoke(app, ["export", str(site.directory()), "--format", "jsonl", "--output", str(place)])
+    done = typed("export", site.directory(), "--format", "jsonl", "--output", place)
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in place.read_text().splitlines()]
     assert [row["token_logprobs"]["tokens"] for row in rows] == [list(logprobs_of(trial).tokens) for trial in trials]

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from lives import QUESTIONS, SKILLS, Fate, Start, World
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError, ExitCode, RunChanged, StoreError
 from adaptive_eval.base.seeds import hashed_base
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
@@ -193,7 +192,7 @@ def test_outcomes_of_the_earlier_run_stand_and_readers_show_them_as_such(folder:
         f"2 models not compared, since one of the runs has recorded outcomes instead of asking: {', '.join(OLD)}",
     )
     assert not [change for change in diff.settings if "127.0.0.1/v1" in str(change)], "nobody's address"
-    exported = CliRunner().invoke(app, ["export", str(new), "--format", "csv"]).stdout
+    exported = typed("export", new, "--format", "csv").stdout
     assert f"it does not hold the outcomes of {', '.join(OLD)}, which are recorded; export their run, too" in exported
 
 
@@ -205,7 +204,7 @@ def test_it_is_said_that_labels_correct_a_recorded_model_elsewhere(folder: Folde
     answers = [f"{trial.model},{trial.question},{trial.trial},wrong" for trial in trials]
     labels = folder.path / "labels.csv"
     labels.write_text("\n".join(["model,question,trial,label", *answers]))
-    label = CliRunner().invoke(app, ["label", str(folder.path / "old"), "--from", str(labels)])
+    label = typed("label", folder.path / "old", "--from", labels)
     assert label.exit_code == 0, label.output
     folder.run(folder.placing())
     again = [{"name": name, "recorded": str(folder.path / "new")} for name in OLD]

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import typed
 from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, trials_in
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS
@@ -86,7 +85,7 @@ def test_a_plan_takes_tokens_and_times_of_the_dry_run_and_then_of_the_run(site: 
     arguments = ["plan", str(config), "--simulations", "10", "--json", str(site.folder / "plan.json")]
 
     def tokens() -> tuple[float, str]:
-        result = CliRunner().invoke(app, arguments)
+        result = typed(*arguments)
         assert result.exit_code == ExitCode.REACHED, result.output
         plan = json.loads((site.folder / "plan.json").read_bytes())
         return plan["need"]["costs"]["tokens"]["median"] / plan["need"]["costs"]["trials"]["median"], result.stdout
@@ -96,7 +95,7 @@ def test_a_plan_takes_tokens_and_times_of_the_dry_run_and_then_of_the_run(site: 
     measured, after = tokens()
     assert guessed > 3000 and 100 < measured < 1000
     assert "the dry run" not in before and "tokens and times are those of 6 answers of the dry run" in after
-    assert CliRunner().invoke(app, ["run", str(config), "--display", "plain"]).exit_code in ENDED
+    assert typed("run", config, "--display", "plain").exit_code in ENDED
     measured, after = tokens()
     assert 100 < measured < 1000 and "from the posterior of the run so far: " in after
 
@@ -168,7 +167,7 @@ def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site)
         ("backwards:grade", "rejects the answer keys", "no attribute"),
     ):
         config = site.write(grader={"kind": "python", "function": function}, grading={"workers": 1})
-        results = [CliRunner().invoke(app, ["validate", str(config)]), site.run(config)]
+        results = [typed("validate", config), site.run(config)]
         results += [site.run(config, "--dry-run")] if function.startswith("nomod") else []
         for result in results:
             assert result.exit_code == ExitCode.CONFIGURATION, result.stdout
@@ -234,7 +233,7 @@ def forecast_trials(site: Site, **changes: object) -> float:
     """The median of the forecast."""
     path = site.folder / "forecast.json"
     words = [str(site.write(**changes)), "--simulations", "10", "--json", str(path)]
-    planned = CliRunner().invoke(app, ["plan", *words])
+    planned = typed("plan", *words)
     assert planned.exit_code == 0, planned.output
     return float(json.loads(path.read_text())["need"]["costs"]["trials"]["median"])
 

@@ -18,14 +18,13 @@ from typing import Any
 
 import played
 import pytest
+from command_line import typed
 from gated import GatedServer
 from live_runs import MODELS, EndedRuns, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials, wait_until
 from patient_time import HANGS
 from stored_runs import events_in
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cost
 from adaptive_eval.machine import machine
 from adaptive_eval.machine.records import STARTED, Note, Row
@@ -168,12 +167,12 @@ def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(
 def test_fresh_starts_over_beside_the_old_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     command = ["run", str(site.write(trials={"min": 2, "max": 2})), "--display", "none"]
-    CliRunner().invoke(app, command)
+    typed(*command)
     before = (site.directory() / "run.sqlite").read_bytes()
-    CliRunner().invoke(app, [*command, "--fresh"])
+    typed(*command, "--fresh")
     assert (site.directory() / "run.sqlite").read_bytes() == before
     assert RunOutcome.of(site.directory("run~2")) == RunOutcome.of(site.directory())
-    CliRunner().invoke(app, command)
+    typed(*command)
     assert not site.directory("run~3").exists()
     assert events_in(site.directory("run~2"), RunResumed), "the newest is continued"
     refused = site.run(site.folder / "run.yaml", "--fresh")  # with a directory of its own
@@ -183,13 +182,13 @@ def test_fresh_starts_over_beside_the_old_run(site: Site, monkeypatch: pytest.Mo
 def test_a_run_without_answers_does_not_block_other_settings(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     words = ["--display", "none", "--set", "trials.min=2", "--set", "trials.max=2"]
-    refused = CliRunner().invoke(app, ["run", str(site.write(budget={"trials": 1})), *words])
+    refused = typed("run", site.write(budget={"trials": 1}), *words)
     assert refused.exit_code == ExitCode.SPENT, refused.output
     assert not RunOutcome.of(site.directory()).outcomes
     other = ["run", str(site.write(prompt="Now: {prompt}")), *words]
-    CliRunner().invoke(app, other)
+    typed(*other)
     assert RunOutcome.of(site.directory("run~2")).outcomes
-    changed = CliRunner().invoke(app, ["run", str(site.write(prompt="Again: {prompt}")), *words])
+    changed = typed("run", site.write(prompt="Again: {prompt}"), *words)
     assert changed.exit_code == ExitCode.CONFIGURATION and "--fresh" in changed.stderr, "that one has answers"
 
 
@@ -288,7 +287,7 @@ def test_a_clock_that_jumps_changes_nothing(
     assert site.run(site.write()).exit_code == ExitCode.REACHED
     assert RunOutcome.of(site.directory()) == uninterrupted
     for command in (["verify"], ["monitor", "--once"], ["report", "--format", "summary"]):
-        assert CliRunner().invoke(app, [*command, str(site.directory())]).exit_code == 0
+        assert typed(*command, site.directory()).exit_code == 0
 
 
 def test_a_run_on_a_read_only_disk_is_read_and_not_written(site: Site, tmp_path: Path) -> None:
@@ -301,7 +300,7 @@ def test_a_run_on_a_read_only_disk_is_read_and_not_written(site: Site, tmp_path:
         assert wait_for_trials(disk / "run", 40, process)
         kill(process)
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-        read = CliRunner().invoke(app, ["verify", str(disk / "run")])
+        read = typed("verify", disk / "run")
         assert read.exit_code == 0 and "intact" in read.output
         for run in ("run", "new"):
             refused = site.run(site.write(), "--run-dir", str(disk / run))

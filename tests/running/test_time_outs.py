@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
+from command_line import typed
 from patient_time import HANGS
 from small_http import JsonHandler, ThreadedServer, completion, model_list, serving_in_a_thread
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause
 from adaptive_eval.endpoints.client import Caller, Reply, converted_failures
 from adaptive_eval.endpoints.traffic import Attempt
@@ -108,7 +107,7 @@ def write(folder: Path, server: Hanging, questions_asked: int = QUESTIONS, **cha
 def run(folder: Path, server: Hanging, *options: str, **changes: Any) -> tuple[int, str]:
     path = write(folder, server, **changes)
     where = ["--run-dir", str(folder / "run"), "--display", "plain"]
-    done = CliRunner().invoke(app, ["run", str(path), *where, *options])
+    done = typed("run", path, *where, *options)
     return done.exit_code, done.output
 
 
@@ -182,7 +181,7 @@ def test_a_better_model_that_times_out_on_a_question_is_not_called_worse(tmp_pat
         in warning["text"]
     )
     config = str(write(tmp_path, server, rubric=NAMED, **settings))
-    assert CliRunner().invoke(app, ["regrade", str(tmp_path / "run"), "--config", config]).exit_code == 0
+    assert typed("regrade", tmp_path / "run", "--config", config).exit_code == 0
     code, output = run(tmp_path, server, rubric=NAMED, **settings)
     assert code == ExitCode.REACHED and "ada is best" in output, output
     server.late = lambda model, question: False
