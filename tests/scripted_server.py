@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,11 @@ class ScriptedPlace:
     def __init__(self, folder: Path, server: ScriptedServer, questions: int, **usual: object) -> None:
         """`usual`: settings that its runs have unless they are given others."""
         self.folder, self.server, self.run_dir, self._usual = folder, server, folder / "run", usual
-        rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(questions)]
-        (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        self.write_questions(questions)
+
+    def write_questions(self, number: int) -> None:
+        rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(number)]
+        (self.folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
     def config(self, models: Sequence[str | dict[str, str]] = (), **changes: object) -> Path:
         address = {"base_url": self.server.base_url}
@@ -83,6 +87,12 @@ class ScriptedPlace:
         path = self.folder / "run.yaml"
         path.write_text(yaml.safe_dump(settings | self._usual | changes))
         return path
+
+    def later(self, name: str = "later") -> "ScriptedPlace":
+        """The same place, where the run has another directory."""
+        place = copy(self)
+        place.run_dir = self.folder / name
+        return place
 
     def run(self, *options: str, **changes: Any) -> Result:
         return typed("run", self.config(**changes), "--run-dir", self.run_dir, "--display", "plain", *options)

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from command_line import typed
 from forging import forging
-from live_runs import ENDED, Site
+from live_runs import ENDED, Site, models_at
 from test_reading_runs_no_code import CASES, REFUSED
 from typer.testing import Result
 
@@ -77,7 +77,7 @@ def evil() -> Iterator[Evil]:
 def made(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     """A run that has ended, one that caps have stopped, and the configuration of both, which has the key sent."""
     site = Site.make(tmp_path_factory.mktemp("made"), base_url)
-    models = [{"name": name, "base_url": base_url, "api_key_env": "MY_KEY"} for name in ("ada", "bob", "cyd")]
+    models = models_at(base_url, api_key_env="MY_KEY")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MY_KEY", KEY)
         for name, budget in (("RUN", {}), ("OPEN", {"budget": {"trials": 100}})):

@@ -16,7 +16,18 @@ from pathlib import Path
 import pytest
 from command_line import typed
 from gated import GatedServer
-from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, kill, small_world, wait_for_trials
+from live_runs import (
+    ENDED,
+    MODELS,
+    EndedRuns,
+    RunOutcome,
+    Site,
+    judge_at,
+    kill,
+    models_at,
+    small_world,
+    wait_for_trials,
+)
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.exchange.tables.writer import csv_text
@@ -50,8 +61,8 @@ def erring_url() -> Iterator[str]:
 
 def judged(site: Site, url: str) -> Path:
     """A run that the erring judge has graded."""
-    models = [{"name": name, "base_url": url} for name in MODELS]
-    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
+    models = models_at(url)
+    grader = judge_at(url)
     ended = site.run(site.write(models=models, grader=grader, trials=TRIALS))
     assert ended.exit_code in ENDED, ended.output
     return site.directory()
@@ -196,7 +207,7 @@ def test_while_somebody_thinks_a_run_can_empty_its_log(site: Site, ended_runs: E
 def test_labels_that_come_while_a_run_goes_on_stay_and_change_nothing(site: Site) -> None:
     gated = GatedServer(small_world(), 50)
     with serving(gated) as url:
-        models = [{"name": name, "base_url": url} for name in MODELS]
+        models = models_at(url)
         config = site.write(models=models, trials={"min": 1, "max": 8}, concurrency=2)
         process = site.start(config)
         assert wait_for_trials(site.directory(), 40, process)  # a look has been taken
@@ -371,8 +382,8 @@ def lenient_url() -> Iterator[str]:
 
 
 def settings(url: str, names: Sequence[str] = MODELS, **changes: object) -> dict[str, object]:
-    models = [{"name": name, "base_url": url} for name in names]
-    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
+    models = models_at(url, *names)
+    grader = judge_at(url)
     return {"models": models, "grader": grader, "trials": MORE_TRIALS, **changes}
 
 
@@ -483,7 +494,7 @@ def test_a_gate_follows_labels(site: Site, ended_runs: EndedRuns, lenient_url: s
 @pytest.mark.slow
 def test_a_run_that_labels_decide_has_no_other_reason(site: Site, ended_runs: EndedRuns) -> None:
     gate = {"objective": {"kind": "baseline", "baseline": "ada", "gate": True}, "stopping": {"delta": "15%"}}
-    models = [{"name": name, "base_url": site.base_url} for name in MODELS[:2]]
+    models = models_at(site.base_url, *MODELS[:2])
     directory = ended_runs.copy(site, models=models, trials={"min": 6, "max": 6}, **gate)
     before = results(directory)
     assert ([row["outcome"] for row in before["gate"]], before["run"]["reason"]) == (["UNDECIDED"], "out_of_reach")

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 from command_line import typed
-from live_runs import Site
+from live_runs import Site, models_at
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.core import horizons
@@ -32,7 +32,7 @@ def test_larger_limits_and_then_a_larger_delta_decide_what_is_open(site: Site, m
 
 
 def test_a_new_run_has_the_settings_that_earlier_commands_have_set_and_a_folder_of_its_own(site: Site) -> None:
-    models = [{"name": name, "base_url": site.base_url} for name in ("ada", "bob")]
+    models = models_at(site.base_url, "ada", "bob")
     gate = site.write(models=models, objective={"kind": "baseline", "baseline": "ada", "gate": True}, trials={"max": 8})
     here, warmer = ("--run-dir", site.folder / "gate"), ("--set", "sampling.temperature=0.7")
     site.run(gate, *here, "--set", "stopping.delta=0.35", *warmer)

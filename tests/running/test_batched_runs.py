@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from killed_in_batches import POINTS
-from live_runs import ENDED, MODELS, RunOutcome, Site, small_world
+from live_runs import ENDED, MODELS, RunOutcome, Site, models_at, small_world
 from patient_time import HANGS
 from stored_runs import stored_events
 from warm_start import WarmProcess
@@ -62,7 +62,7 @@ def service(**habits: float) -> Iterator[tuple[SimulatedServer, str]]:
 
 
 def batched(url: str, kind: str = "openai") -> list[dict[str, object]]:
-    return [{"name": name, "base_url": url, "batch": kind} for name in MODELS]
+    return models_at(url, batch=kind)
 
 
 def events(directory: Path) -> list[Event]:
@@ -157,7 +157,7 @@ def test_batches_of_models_without_batch_now_are_cancelled(
     with service(seconds=HOUR) as (server, url):
         stopped_with_batches(site, site.write(models=batched(url, kind), trials=TRIALS), monkeypatch)
         asked = sum(len(batch.requests) for batch in pending_batches(events(site.directory())))
-        direct = [{"name": name, "base_url": url} for name in MODELS]
+        direct = models_at(url)
         ended_well(site, site.write("direct", models=direct, trials=TRIALS), site.directory())
         cancelled = [batch.cancelled is not None for batch in server._api.batches._batches.values()]
     run_events = events(site.directory())

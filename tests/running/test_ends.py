@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import pytest
 from command_line import typed
 from gated import GatedServer
-from live_runs import ENDED, MODELS, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials
+from live_runs import ENDED, MODELS, RunOutcome, Site, kill, models_at, small_world, trials_in, wait_for_trials
 from patient_time import HANGS
 from ports import HOST, held_port
 from stored_runs import events_in
@@ -62,7 +62,7 @@ def test_scores_of_a_killed_run_count_only_judged_answers(site: Site) -> None:
     """The requests in flight then were slow ones, and their answers are unknown."""
     directory = site.directory("cut")
     with serving(GatedServer(small_world(), 60)) as url:
-        models = [{"name": name, "base_url": url} for name in MODELS]
+        models = models_at(url)
         process = site.start(site.write("cut", models=models, trials=AHEAD), "--run-dir", str(directory))
         assert wait_for_trials(directory, 40, process)
         kill(process)

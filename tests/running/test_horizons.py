@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import typed
-from live_runs import ENDED, MODELS, EndedRuns, Site
+from live_runs import ENDED, MODELS, EndedRuns, Site, models_at
 from stored_runs import events_in, stored_header, stored_trials
 
 from adaptive_eval.base.errors import ExitCode
@@ -161,7 +161,7 @@ def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
 @pytest.mark.slow
 def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> None:
     """`auto` would take another now: GPUs are named, and the stored run says what it began with."""
-    gpus = [{"name": name, "base_url": site.base_url, "gpus": 1} for name in ("ada", "bob", "cyd")]
+    gpus = models_at(site.base_url, gpus=1)
     begun = site.run(site.write(trials={"min": 2, "max": 10, "optimize": "cost"}, models=gpus))
     assert begun.exit_code in ENDED, begun.stderr
     again = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus))

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from command_line import typed
 from contrary_server import Asked, Reply, answer, listening, write_config
+from live_runs import models_at
 from stored_runs import stored_events, stored_trials
 
 from adaptive_eval.base.errors import ExitCode
@@ -48,7 +49,7 @@ def test_a_key_in_an_answer_is_stored_nowhere_and_shown_nowhere(
     monkeypatch.setenv("THE_KEY", KEY)
     run = tmp_path / "runs" / "run"
     with listening(echo) as server:
-        models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]
+        models = models_at(server.base_url, "ada", "bob", api_key_env="THE_KEY")
         config = write_config(tmp_path, server, models=models)
         result = typed("run", config, "--display", "plain", "--run-dir", run)
         assert result.exit_code == ExitCode.REACHED, result.output
@@ -105,7 +106,7 @@ def test_no_part_of_a_response_leaves_the_key_in_a_file_or_an_output(
     monkeypatch.setenv("THE_KEY", KEY)
     run = tmp_path / "runs" / "run"
     with listening(echo_everywhere, models_with_the_key) as server:
-        models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]
+        models = models_at(server.base_url, "ada", "bob", api_key_env="THE_KEY")
         sampling = {"temperature": 0.6, "max_tokens": 500, "logprobs": "tokens"}
         notify = ["sh", "-c", "cat >> told.jsonl"]
         config = write_config(tmp_path, server, models=models, sampling=sampling, notify=notify)
@@ -136,7 +137,7 @@ def test_keys_of_others_are_removed_too(tmp_path: Path, monkeypatch: pytest.Monk
         return Reply(body=answer(asked, content=text))
 
     with listening(cross) as server:
-        models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]
+        models = models_at(server.base_url, "ada", "bob", api_key_env="THE_KEY")
         judge = {"base_url": server.base_url, "model": "judge", "api_key_env": "JUDGE_KEY"}
         grader = {"kind": "judge", "server": judge}
         config = write_config(tmp_path, server, models=models, grader=grader, trials={"min": 2, "max": 2})

@@ -15,7 +15,7 @@ import pytest
 from command_line import typed
 from known_answers import known_models
 from known_server import KnownRespondent, answer_serial, known_server
-from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, small_world, stored
+from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, models_at, small_world, stored
 from stored_runs import events_in, stored_trials
 
 from adaptive_eval.base.errors import ExitCode, StoreError
@@ -100,7 +100,7 @@ def test_the_earlier_run_is_read_only_once(site: Site, earlier: Path) -> None:
 
 @pytest.mark.slow
 def test_a_model_that_joins_later_gets_its_prior_outcomes(site: Site, earlier: Path) -> None:
-    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
+    models = models_at(site.base_url)
     section: dict[str, object] = {"run": str(earlier)}
     run_with(site, section, models=models[:2])
     run_with(site, section, models=models)
@@ -395,7 +395,7 @@ def url() -> Iterator[str]:
 
 
 def with_tokens(url: str, **changes: object) -> dict[str, object]:
-    models = [{"name": name, "base_url": url} for name in MODELS[:2]]
+    models = models_at(url, *MODELS[:2])
     return {"models": models, "sampling": KEPT, "trials": {"min": 2, "max": 3}, "concurrency": 64} | changes
 
 

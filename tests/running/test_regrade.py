@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import typed
-from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, small_world
+from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, judge_at, models_at, small_world
 from stored_runs import events_in, store_records, stored_events
 from thoroughness import first_of
 from typer.testing import Result
@@ -114,7 +114,7 @@ def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Si
 
 
 def test_a_configuration_with_another_model_or_prompt_is_refused(site: Site, ended_runs: EndedRuns) -> None:
-    models = [{"name": name, "base_url": site.base_url} for name in ("ada", "bob", "cyd", "dan")]
+    models = models_at(site.base_url, "ada", "bob", "cyd", "dan")
     ended_runs.copy(site, trials={"min": 2, "max": 2})
     before = stored_events(site.directory())
     refused = regrade(site.directory(), "--config", site.write(models=models[1:], trials={"min": 2, "max": 2}))
@@ -253,11 +253,11 @@ def test_what_was_chosen_after_looks_stays_outside_the_promise(site: Site) -> No
 def test_a_capped_run_goes_on_after_a_regrade_whatever_was_judged_again_before(site: Site, fair_url: str) -> None:
     """At its worst, the first round of a regrade exceeds the cap: it has all answers of before. Verdicts that gave no
     grade were charged while they came."""
-    models = [{"name": name, "base_url": fair_url} for name in MODELS[:2]]
+    models = models_at(fair_url, *MODELS[:2])
     capped = {"models": models, "trials": {"min": 2, "max": 6}, "budget": {"tokens": 1_000_000}}
 
     def judged_by(url: str) -> Path:
-        return site.write(**capped, grader={"kind": "judge", "server": {"base_url": url, "model": "judge"}})
+        return site.write(**capped, grader=judge_at(url))
 
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=0.4))) as url:
         assert "answers of ada, bob (set aside)" in site.run(judged_by(url)).stdout, "too many answers have no grade"
@@ -276,10 +276,10 @@ def test_a_capped_run_goes_on_after_a_regrade_whatever_was_judged_again_before(s
 
 def test_a_mended_judge_grades_all_that_the_caps_cover_in_one_start(site: Site, fair_url: str) -> None:
     """Of verdicts at their worst, the caps cover few at a time."""
-    models = [{"name": name, "base_url": fair_url} for name in MODELS[:2]]
+    models = models_at(fair_url, *MODELS[:2])
 
     def ungraded_after(tokens: int, url: str) -> tuple[int, int, Result]:
-        grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
+        grader = judge_at(url)
         config = site.write(models=models, trials={"min": 4, "max": 4}, budget={"tokens": tokens}, grader=grader)
         ended = site.run(config)
         with closing(LogReader.open(site.directory())) as reader:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import typed
-from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, trials_in
+from live_runs import ENDED, MODELS, RunOutcome, Site, judge_at, models_at, small_world, trials_in
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import load_config
@@ -49,7 +49,7 @@ def test_a_run_begins_with_the_answers_of_its_dry_run(site: Site) -> None:
     trials = {"min": 4, "max": 4}
     with_dry_run, without = SimulatedServer(small_world()), SimulatedServer(small_world())
     with serving(with_dry_run) as url:
-        config = site.write(models=[{"name": name, "base_url": url} for name in MODELS], trials=trials)
+        config = site.write(models=models_at(url), trials=trials)
         site.run(config, "--dry-run")
         before = with_dry_run.counts["answered"]
         result = site.run(config)
@@ -57,7 +57,7 @@ def test_a_run_begins_with_the_answers_of_its_dry_run(site: Site) -> None:
         assert with_dry_run.counts["answered"] - before == 3 * 8 * 4 - 6
     assert not (site.directory() / DRY_RUN).exists()
     with serving(without) as url:
-        plain = site.write("plain", models=[{"name": name, "base_url": url} for name in MODELS], trials=trials)
+        plain = site.write("plain", models=models_at(url), trials=trials)
         site.run(plain, "--run-dir", str(site.directory("plain")))
     assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
 
@@ -181,7 +181,7 @@ def test_a_dry_run_asks_the_servers_of_judges_too(site: Site) -> None:
     away = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
         reachable = {"base_url": url, "model": "judge"}
-        models = [{"name": name, "base_url": url} for name in MODELS]
+        models = models_at(url)
         for other, code in ((reachable, ExitCode.REACHED), (away, ExitCode.ENDPOINTS)):
             grader = {"kind": "judge", "server": [reachable, other]}
             config = site.write(models=models, grader=grader, concurrency={"retry_for": 0})
@@ -193,8 +193,8 @@ def test_a_dry_run_asks_the_servers_of_judges_too(site: Site) -> None:
 
 def test_a_dry_run_in_which_nothing_is_graded_says_so(site: Site) -> None:
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=1.0))) as url:
-        models = [{"name": name, "base_url": url} for name in MODELS]
-        grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
+        models = models_at(url)
+        grader = judge_at(url)
         result = site.run(site.write(models=models, grader=grader), "--dry-run")
     assert result.stdout.count("no grade: the judge gave no verdict") == 6
     assert "warn  the grader fails on all of these answers" in result.stdout and "fix what failed" in result.stdout
@@ -216,7 +216,7 @@ async def test_a_dry_run_waits_for_no_model_or_grade_that_never_comes(
     monkeypatch.setattr(rehearsal, "grade_answer", never)
     for hang, when in ((1.0, "ada has not answered"), (0.0, "its grade has not come")):
         async with SimulatedServer(small_world(), faults=Faults(hang=hang)) as server:
-            models = [{"name": name, "base_url": server.base_url} for name in MODELS]
+            models = models_at(server.base_url)
             tried = await rehearsal.try_answers(prepare(load_config(site.write(models=models))), {"ada"})
         told = [str(attempt.grade or attempt.answer) for attempt in tried]
         assert len(told) == 2 and all(text.startswith(f"{when} within 0.1 minutes") for text in told), told

@@ -20,7 +20,18 @@ import played
 import pytest
 from command_line import typed
 from gated import GatedServer
-from live_runs import MODELS, EndedRuns, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials, wait_until
+from live_runs import (
+    MODELS,
+    EndedRuns,
+    RunOutcome,
+    Site,
+    kill,
+    models_at,
+    small_world,
+    trials_in,
+    wait_for_trials,
+    wait_until,
+)
 from patient_time import HANGS
 from stored_runs import events_in
 
@@ -313,7 +324,7 @@ def test_a_run_on_a_read_only_disk_is_read_and_not_written(site: Site, tmp_path:
 @pytest.mark.usefixtures("short_pauses")
 def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
     with serving(SimulatedServer(small_world(), faults=Faults(server_error=1.0))) as url:
-        models = [{"name": name, "base_url": url} for name in MODELS]
+        models = models_at(url)
         ended = site.run(site.write(models=models, concurrency={"retry_for": 0}))
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "Stopped: no usable answer came from any model: " in ended.stdout and "Finished" not in ended.stdout

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from command_line import typed
 from fakes import HEADER, SKILLS
-from live_runs import ENDED, MODELS, Site, small_world
+from live_runs import ENDED, MODELS, Site, models_at, small_world
 
 from adaptive_eval.base.roster import Names
 from adaptive_eval.config.load import load_config
@@ -53,7 +53,7 @@ def sums(site: Site) -> dict[str, tuple[int, int, float]]:
 
 @pytest.mark.slow
 def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
-    models = [{"name": name, "base_url": site.base_url, "price": PRICE, "gpus": 1} for name in ("ada", "bob", "cyd")]
+    models = models_at(site.base_url, price=PRICE, gpus=1)
     capped = {"budget": CAPS | {"trials": 3 * 8 * 4}}
     assert site.run(site.write(models=models, trials={"min": 4, "max": 4}, **capped)).exit_code in ENDED
     ended = site.run(site.write(models=models[:2], trials={"min": 4, "max": 5}, **capped))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from command_line import typed
+from live_runs import models_at
 from patient_time import HANGS
 from small_http import JsonHandler, ThreadedServer, completion, model_list, serving_in_a_thread
 
@@ -143,7 +144,7 @@ def test_a_server_that_answers_nothing_has_no_score(
 def test_a_repaired_server_is_asked_again(tmp_path: Path, server: Hanging) -> None:
     assert run(tmp_path, server)[0] == ExitCode.ENDPOINTS
     server.silent.clear()
-    models = [{"name": name, "base_url": server.base_url} for name in ("ada", "bob")]
+    models = models_at(server.base_url, "ada", "bob")
     code, output = run(tmp_path, server, models=models)
     assert code == ExitCode.REACHED, output
     document = results(tmp_path)
@@ -205,7 +206,7 @@ def test_an_unknown_finish_reason_stops_the_run_before_it_spends(tmp_path: Path,
     """The dry run names it too, with the option that declares it as finished."""
     server.silent.clear()
     server.reason = "flux_capacitor"
-    names = {"models": [{"name": name, "base_url": server.base_url} for name in ("ada", "bob")]}
+    names = {"models": models_at(server.base_url, "ada", "bob")}
     for options in ((), ("--dry-run",)):
         code, output = run(tmp_path, server, *options, **names)
         assert code == ExitCode.ENDPOINTS, output

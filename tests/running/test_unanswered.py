@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from command_line import typed
 from contrary_server import MODELS, Asked, Reply, answer, listening, write_config
-from live_runs import ENDED
+from live_runs import ENDED, models_at
 from patient_time import HANGS
 from stored_runs import events_in, stored_trials
 
@@ -140,7 +140,7 @@ def test_a_model_with_a_decided_comparison_is_asked_again_on_request_only(tmp_pa
     names = ("ada", "bob", "carl")
     page = Reply(body={"data": [{"id": name} for name in names]})
     with listening(script, lambda path, _: page if path == "/v1/models" else None) as server:
-        models = [{"name": name, "base_url": server.base_url} for name in names]
+        models = models_at(server.base_url, *names)
         config = write_config(tmp_path, server, models=models)
         code, output = run(config)
         decided = {names for names, verdict in verdicts().items() if verdict == "resolved"}
@@ -216,7 +216,7 @@ FILES = 72
 def test_a_limit_on_open_files_is_not_blamed_on_servers(tmp_path: Path, client: str) -> None:
     """Each request needs a file: fewer are in flight at a time."""
     with listening(lambda asked: None) as server:
-        models = [{"name": name, "base_url": server.base_url, "client": client} for name in MODELS]
+        models = models_at(server.base_url, *MODELS, client=client)
         changes = {"models": models, "trials": {"min": 10, "max": 10}, "concurrency": 128}
         config, run = write_config(tmp_path, server, **changes), tmp_path / "run"
         command = f'ulimit -n {FILES} && exec "$@"'
