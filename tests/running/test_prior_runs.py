@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,7 +16,7 @@ import pytest
 from command_line import typed
 from known_answers import known_models
 from known_server import KnownRespondent, answer_serial, known_server
-from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, models_at, small_world, stored
+from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, models_at, stored
 from stored_runs import events_in, stored_trials
 
 from adaptive_eval.base.errors import ExitCode, StoreError
@@ -26,7 +27,7 @@ from adaptive_eval.notes import PriorTaken, ThresholdsFrozen
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.running.prior_outcomes import prior_counts
 from adaptive_eval.simulate.answering import question_rows, split_tokens
-from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.server import serving
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store.packing import pack_json, pack_logprobs, unpack_logprobs
 from adaptive_eval.store.verify import Integrity
@@ -59,9 +60,7 @@ def run_with(site: Site, section: dict[str, object], **changes: object) -> str:
 
 @pytest.mark.slow
 def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
-    once = {"trials": {"min": 1, "max": 1}, "sampling": {"temperature": 0, "max_tokens": 2000}}
-    greedy = site.write("greedy", **once)
-    assert site.run(greedy, "--run-dir", str(site.directory("greedy"))).exit_code in ENDED
+    site.finished("greedy", trials={"min": 1, "max": 1}, sampling={"temperature": 0, "max_tokens": 2000})
     section = {"run": str(site.directory("greedy"))}
     output = site.run(site.write(prior=section, trials={"min": 3, "max": 8}), "--dry-run").stdout
     run_with(site, section)
@@ -100,13 +99,10 @@ def test_the_earlier_run_is_read_only_once(site: Site, earlier: Path) -> None:
 
 @pytest.mark.slow
 def test_a_model_that_joins_later_gets_its_prior_outcomes(site: Site, earlier: Path) -> None:
-    models = models_at(site.base_url)
-    section: dict[str, object] = {"run": str(earlier)}
-    run_with(site, section, models=models[:2])
-    run_with(site, section, models=models)
+    for names in (MODELS[:2], MODELS):
+        run_with(site, {"run": str(earlier)}, models=models_at(site.base_url, *names))
     before, after = [event.outcomes for event in events_in(site.directory(), PriorTaken)]
-    assert before.keys() == set(MODELS[:2])
-    assert after.keys() == set(MODELS)
+    assert (before.keys(), after.keys()) == ({*MODELS[:2]}, {*MODELS})
     assert [row["prior_depth"] for row in site.results()["models"]] == [3.0] * 3, "no more than the first look"
 
 
@@ -131,25 +127,19 @@ def test_invalid_prior_runs_are_refused_and_nothing_begins(
     for name, change in (("other", {"id": "other"}), ("changed", {"prompt": "something else?"})):
         (site.folder / f"{name}.jsonl").write_text(json.dumps({**rows[0], **change}))
     ended = site.run(site.write(prior={"run": str(earlier), **section}, **changes))
-    assert ended.exit_code in (ExitCode.CONFIGURATION, ExitCode.FAILED)
-    assert message in ended.stderr
+    assert ended.exit_code in (ExitCode.CONFIGURATION, ExitCode.FAILED) and message in ended.stderr
     assert not site.directory().exists()
 
 
-def test_a_run_cannot_be_its_own_prior(site: Site, earlier: Path) -> None:
-    ended = site.run(site.write("earlier", prior={"run": str(earlier)}), "--run-dir", str(earlier))
-    assert ended.exit_code == ExitCode.CONFIGURATION
-    assert "is the run itself" in ended.stderr
-
-
-def test_a_run_without_a_complete_first_round_has_no_r0(site: Site, earlier: Path) -> None:
-    import sqlite3
-
+def test_neither_the_run_itself_nor_one_without_a_complete_first_round_gives_r0(site: Site, earlier: Path) -> None:
+    config = site.write(prior={"run": str(earlier)})
+    refused = site.run(config, "--run-dir", earlier)
+    assert refused.exit_code == ExitCode.CONFIGURATION and "is the run itself" in refused.stderr
     with closing(sqlite3.connect(earlier / "run.sqlite")) as connection, connection:
         connection.execute("DELETE FROM trials WHERE number = 3 AND question = 1")
-    ended = site.run(site.write(prior={"run": str(earlier)}))
-    assert ended.exit_code == ExitCode.CONFIGURATION
-    assert "has no complete first round of any model of this run" in ended.stderr
+    refused = site.run(config)
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "has no complete first round of any model of this run" in refused.stderr
 
 
 CUT = int(AnswerKind.TRUNCATED)
@@ -209,23 +199,19 @@ def require_labels(trials: list[TrialRecord], threshold: float) -> None:
 @pytest.fixture
 def pilot(site: Site) -> Path:
     """A finished run with the rubric `binary`."""
-    directory = site.directory("pilot")
-    assert site.run(site.write("pilot", **settings()), "--run-dir", str(directory)).exit_code in ENDED
-    return directory
+    site.finished("pilot", **settings())
+    return site.directory("pilot")
 
 
 @pytest.mark.slow
 def test_thresholds_stay_through_extension_and_go_to_a_later_run(site: Site, pilot: Path) -> None:
     rubric = taking(SHORT, pilot)
-    assert site.run(site.write(**settings(rubric=rubric))).exit_code in ENDED
+    site.finished(**settings(rubric=rubric))
+    site.finished(**settings(rubric=rubric, trials={"min": FIRST, "max": 14}, stopping={"confidence": 0.999}))
     (event,) = events_in(site.directory(), ThresholdsFrozen)
-    longer = settings(rubric=rubric, trials={"min": FIRST, "max": 14}, stopping={"confidence": 0.999})
-    assert site.run(site.write(**longer)).exit_code in ENDED
-    assert len(events_in(site.directory(), ThresholdsFrozen)) == 1
     require_labels(stored_trials(site.directory()), event.values["completion_tokens p40"])
 
-    later = site.write("later", **settings(rubric=taking(SHORT, site.directory()), seed=5))
-    assert site.run(later, "--run-dir", str(site.directory("later"))).exit_code in ENDED
+    site.finished("later", **settings(rubric=taking(SHORT, site.directory()), seed=5))
     (later_event,) = events_in(site.directory("later"), ThresholdsFrozen)
     assert later_event.values == event.values and later_event.run == "run"
     require_labels(stored_trials(site.directory("later")), event.values["completion_tokens p40"])
@@ -234,7 +220,8 @@ def test_thresholds_stay_through_extension_and_go_to_a_later_run(site: Site, pil
 @pytest.mark.slow
 def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_same(site: Site) -> None:
     site.run(site.write(**settings(rubric="binary", trials={"min": FIRST, "max": FIRST})))
-    looked = typed("rescore", site.directory(), "--rubric", write_rubric(site, SHORT), "--format", "json")
+    (path := site.folder / "short.yaml").write_text(json.dumps({"rubric": SHORT}))
+    looked = typed("rescore", site.directory(), "--rubric", path, "--format", "json")
     changes = settings(rubric=taking(SHORT, site.directory()), trials={"min": FIRST, "max": 8})
     done = typed("regrade", site.directory(), "--config", site.write(**changes))
     assert done.exit_code == ExitCode.REACHED, done.output
@@ -259,24 +246,16 @@ def test_thresholds_of_another_run_at_the_same_path_are_outside_the_promise(site
     assert typed("regrade", site.directory(), "--config", config).exit_code in ENDED
     assert "settings chosen after" not in site.report(), "the same thresholds are no choice"
     shutil.rmtree(pilot)
-    other = site.write("pilot", **settings(seed=7))
-    ended = site.run(other, "--run-dir", str(pilot))
-    assert ended.exit_code in ENDED, ended.output
+    site.finished("pilot", **settings(seed=7))
     assert typed("regrade", site.directory(), "--config", config).exit_code in ENDED
     before, _, now = (event.values for event in events_in(site.directory(), ThresholdsFrozen))
     assert before != now
     assert re.search(r"changed after \d+ looks? \(.*\): rubric.thresholds; .*settings chosen after", site.report())
 
 
-def write_rubric(site: Site, rubric: dict[str, object]) -> Path:
-    path = site.folder / "short.yaml"
-    path.write_text(json.dumps({"rubric": rubric}))
-    return path
-
-
 @pytest.mark.slow
 def test_lengths_are_relative_to_the_median_of_the_question_in_the_other_run(site: Site, pilot: Path) -> None:
-    assert site.run(site.write(**settings(rubric=taking(BRIEF, pilot), seed=5))).exit_code in ENDED
+    site.finished(**settings(rubric=taking(BRIEF, pilot), seed=5))
     (event,), lengths = events_in(site.directory(), ThresholdsFrozen), defaultdict(list)
     for trial in stored_trials(pilot):
         if trial.trial < FIRST:
@@ -295,8 +274,8 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
     confidence = {"name": "conf_wrong_penalty"}
     sampling = {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}
     begun, fewer = site.directory("begun"), site.directory("fewer")
-    site.run(site.write("begun", **settings(budget={"trials": 30})), "--run-dir", str(begun))
-    site.run(site.write("fewer", **settings()), "--run-dir", str(fewer), "--set", "questions.limit=6")
+    site.finished("begun", **settings(budget={"trials": 30}))
+    site.run(site.write("fewer", **settings()), "--run-dir", fewer, "--set", "questions.limit=6")
     for rubric, message in (
         (taking(SHORT, Path("nowhere")), "nowhere has no run"),
         (taking(SHORT, begun), "begun has no complete first round; resume that run first"),
@@ -304,8 +283,7 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
         (taking(confidence, pilot), "low_wrong cannot be fitted: no trial has completion_bpt and is wrong; name"),
     ):
         refused = site.run(site.write(**settings(rubric=rubric, sampling=sampling)))
-        assert refused.exit_code == ExitCode.CONFIGURATION, message
-        assert message in " ".join(refused.output.split())
+        assert refused.exit_code == ExitCode.CONFIGURATION and message in " ".join(refused.output.split())
         assert not site.directory().exists()
 
 
@@ -358,11 +336,8 @@ def known_settings(url: str, site: Site) -> dict[str, object]:
 @pytest.mark.parametrize("name", ["concision_high_conf", "ood_robustness"])
 def test_drawn_signals_are_stored_and_decide_the_category(name: str, site: Site, known_url: str) -> None:
     settings, pilot = known_settings(known_url, site), site.directory("pilot")
-    first = site.write("pilot", **settings | {"trials": {"min": 3, "max": 3, "optimize": "cost"}})
-    assert site.run(first, "--run-dir", str(pilot)).exit_code in ENDED
-    config = site.write(**settings, rubric={"name": name, "thresholds": {"from": str(pilot)}})
-    ended = site.run(config)
-    assert ended.exit_code in ENDED, ended.output
+    site.finished("pilot", **settings | {"trials": {"min": 3, "max": 3, "optimize": "cost"}})
+    site.finished(**settings, rubric={"name": name, "thresholds": {"from": str(pilot)}})
     population = known_respondent().population
     (frozen,) = events_in(Path(site.directory()), ThresholdsFrozen)
     categories = classify(population.signals, SCHEMATA[name], Thresholds(**frozen.values))
@@ -373,10 +348,7 @@ def test_drawn_signals_are_stored_and_decide_the_category(name: str, site: Site,
         assert serial is not None
         at = tuple(map(int, np.unravel_index(serial, population.words.shape)))
         signals, labels = trial.signals, population.labels[at]
-        assert [trial.signals["is_correct"], trial.signals["has_box"]] == [
-            population.is_correct[at],
-            population.has_box[at],
-        ]
+        assert (signals["is_correct"], signals["has_box"]) == (population.is_correct[at], population.has_box[at])
         assert trial.answer.completion_tokens == population.words[at]
         assert (trial.answer.finish_reason == "length") == population.cut_off[at]
         assert trial.answer.completion_bpt == pytest.approx(population.bits[at])
@@ -385,49 +357,24 @@ def test_drawn_signals_are_stored_and_decide_the_category(name: str, site: Site,
         assert trial.category == categories[at]
 
 
-KEPT = {"temperature": 0.6, "max_tokens": 2000, "logprobs": "tokens"}
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serving(SimulatedServer(small_world())) as url:
-        yield url
-
-
-def with_tokens(url: str, **changes: object) -> dict[str, object]:
-    models = models_at(url, *MODELS[:2])
-    return {"models": models, "sampling": KEPT, "trials": {"min": 2, "max": 3}, "concurrency": 64} | changes
-
-
 def logprobs_of(trial: TrialRecord) -> AnswerLogprobs:
     assert trial.answer.token_logprobs is not None
     return trial.answer.token_logprobs
 
 
-def bits(values: list[float]) -> float:
-    return -sum(values) / len(values) / math.log(2.0)
-
-
-def require_whole(trials: list[TrialRecord]) -> None:
+@pytest.mark.slow
+def test_every_token_is_kept_and_exported(site: Site) -> None:
     """The tokens are those of the text, their mean is the one that is stored."""
-    assert trials
+    usual, sampling = {"trials": {"min": 2, "max": 3}}, {"temperature": 0.6, "max_tokens": 2000}
+    outcome = site.finished(sampling=sampling | {"logprobs": "tokens"}, **usual)
+    trials = stored(site)
     for trial in trials:
         tokens, values = logprobs_of(trial)
         assert list(tokens) == split_tokens(trial.answer.text)
-        numbers = [value for value in values if value is not None]
-        assert len(numbers) == len(tokens) and trial.answer.completion_bpt is not None
-        assert bits(numbers) == pytest.approx(trial.answer.completion_bpt, abs=1e-4)
-
-
-@pytest.mark.slow
-def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
-    assert site.run(site.write(**with_tokens(url))).exit_code in ENDED
-    trials = stored(site)
-    require_whole(trials)
+        bits = -sum(values) / len(values) / math.log(2.0)  # type: ignore[arg-type]
+        assert len(values) == len(tokens) and bits == pytest.approx(trial.answer.completion_bpt, abs=1e-4)
     assert Integrity.check(site.directory()).damages == ()
-    plain = site.write("plain", **with_tokens(url, sampling={**KEPT, "logprobs": True}))
-    assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
-    assert RunOutcome.of(site.directory("plain")) == RunOutcome.of(site.directory())
+    assert site.finished("plain", sampling=sampling | {"logprobs": True}, **usual) == outcome
     assert all(trial.answer.token_logprobs is None for trial in stored(site, "plain"))
     place = site.folder / "rows.jsonl"
     done = typed("export", site.directory(), "--format", "jsonl", "--output", place)
