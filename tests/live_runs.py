@@ -190,6 +190,14 @@ def wait_for_trials(
     raise TimeoutError(f"no {number} trials within {seconds} s")
 
 
+def printed(process: "WarmProcess | subprocess.Popen[str]", word: str) -> str:
+    """Read what a process prints until a line has this word."""
+    assert process.stdout is not None and process.stderr is not None
+    while word not in (line := process.stdout.readline()):
+        assert line, process.stderr.read()
+    return line
+
+
 def wait_until(met: Callable[[], object], process: "WarmProcess | subprocess.Popen[str]") -> None:
     """Wait for what a process brings about, which must not end before."""
     deadline = time.monotonic() + HANGS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import typed
 from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, judge_at, models_at, small_world
-from stored_runs import events_in, store_records, stored_events
+from stored_runs import events_in, store_records, stored_events, stored_header, stored_results
 from thoroughness import first_of
 from typer.testing import Result
 
@@ -17,10 +17,9 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Cause
-from adaptive_eval.notes import ModelSetAside, SettingsChanged, TrialsRegraded, events_of_kind
+from adaptive_eval.notes import ModelSetAside, SettingsChanged, TrialsRegraded
 from adaptive_eval.report.ending import find_arguments
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import read_counts
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -39,8 +38,14 @@ def grade(text, question):
 LABEL = {"model": "ada", "question": "q0", "trial": 0, "label": "correct"}
 
 
-def regrade(*arguments: object) -> Result:
-    return typed("regrade", *arguments)
+def regrade(site: Site, config: Path, *options: object) -> Result:
+    return typed("regrade", site.directory(), "--config", config, *options)
+
+
+def label(site: Site) -> Result:
+    """Give one label."""
+    (labels := site.folder / "labels.jsonl").write_text(json.dumps(LABEL))
+    return typed("label", site.directory(), "--from", labels)
 
 
 @pytest.fixture
@@ -68,10 +73,10 @@ def test_regrade_grades_the_answers_that_the_grader_failed_on(site: Site, fragil
     some, none = f"stored answers again; {len(ungraded)} got no grade", f"graded 0 of {len(ungraded)} "
     assert f"{none}{some}" in site.run(fragile).output
 
-    assert "the grader failed on" in regrade(site.directory(), "--config", fragile).stdout
+    assert "the grader failed on" in regrade(site, fragile).stdout
     broken.unlink()
     stored = len(RunOutcome.of(site.directory()).outcomes)
-    done = regrade(site.directory(), "--config", fragile)
+    done = regrade(site, fragile)
     assert done.exit_code == ExitCode.REACHED, done.stderr
     assert f"graded {stored} answers again: {len(ungraded)} have another category" in done.stdout
     assert None not in RunOutcome.of(site.directory()).outcomes.values()
@@ -80,10 +85,8 @@ def test_regrade_grades_the_answers_that_the_grader_failed_on(site: Site, fragil
 
     (site.folder / "mute").touch()
     before = RunOutcome.of(site.directory()).outcomes
-    failed = regrade(site.directory(), "--config", fragile)
-    message = (
-        f"failed on each of the {len(before)} answers that it was given, so no grade was changed: the grader raised"
-    )
+    failed = regrade(site, fragile)
+    message = f"failed on each of the {len(before)} answers that it was given, so no grade was changed: the grader r"
     assert failed.exit_code == ExitCode.FAILED and message in " ".join(failed.stderr.split())
     assert RunOutcome.of(site.directory()).outcomes == before
 
@@ -97,7 +100,7 @@ def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Si
     assert f"{command} {contains}\n" in site.run(contains).stderr
     by_set = ["--set", "grader=exact"]
     assert shlex.join([*command.split(), str(contains), *by_set]) in site.run(contains, *by_set, "--dry-run").stderr
-    done = regrade(site.directory(), "--config", contains)
+    done = regrade(site, contains)
     assert done.exit_code == ExitCode.REACHED, done.stderr
     assert f"graded {len(before.outcomes)} answers again" in done.stdout
     goes_on = find_arguments(stored_events(site.directory()))
@@ -105,10 +108,8 @@ def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Si
     resumed = site.run(contains)
     assert resumed.exit_code == ExitCode.SPENT, resumed.stderr
     assert RunOutcome.of(site.directory()).outcomes.keys() == before.outcomes.keys()
-    with closing(RunReader.open(site.directory())) as reader:
-        changes = [
-            change.path for event in events_of_kind(reader.events(), SettingsChanged) for change in event.changes
-        ]
+    events = events_in(site.directory(), SettingsChanged)
+    changes = [change.path for event in events for change in event.changes]
     assert changes and all(path.startswith("grader") for path in changes), "what nobody has changed is told as changed"
     assert site.run(site.write(trials=trials)).exit_code == ExitCode.CONFIGURATION
 
@@ -117,9 +118,9 @@ def test_a_configuration_with_another_model_or_prompt_is_refused(site: Site, end
     models = models_at(site.base_url, "ada", "bob", "cyd", "dan")
     ended_runs.copy(site, trials={"min": 2, "max": 2})
     before = stored_events(site.directory())
-    refused = regrade(site.directory(), "--config", site.write(models=models[1:], trials={"min": 2, "max": 2}))
+    refused = regrade(site, site.write(models=models[1:], trials={"min": 2, "max": 2}))
     assert refused.exit_code == ExitCode.CONFIGURATION and "has dan, of which" in refused.stderr
-    refused = regrade(site.directory(), "--config", site.write(prompt="Think. {prompt}"))
+    refused = regrade(site, site.write(prompt="Think. {prompt}"))
     assert refused.exit_code == ExitCode.CONFIGURATION and "prompt.template" in refused.stderr
     assert stored_events(site.directory()) == before
 
@@ -129,15 +130,10 @@ def test_what_changes_no_grade_leaves_every_answer_in_the_scores(site: Site, by:
     """Also those asked ahead of looks, which the scores of a finished run count."""
     config = site.write(trials={"min": 2, "max": 12, "optimize": "time"})
     site.run(config)
-    before = read_results(site.directory())
-    if by == "regrade":
-        done = regrade(site.directory(), "--config", config)
-    else:
-        (labels := site.folder / "labels.jsonl").write_text(json.dumps(LABEL))
-        done = typed("label", site.directory(), "--from", labels)
-    after = read_results(site.directory())
+    before = stored_results(site.directory())
+    done = regrade(site, config) if by == "regrade" else label(site)
+    after = stored_results(site.directory())
     assert done.exit_code == ExitCode.REACHED, done.output
-    assert before is not None and after is not None
     trials, trials_before = ([(row.name, row.trials) for row in results.models] for results in (after, before))
     assert trials == trials_before
     assert by == "label" or [row.score for row in after.models] == [row.score for row in before.models]
@@ -157,13 +153,12 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
     trials = {"min": 4, "max": 60}
     ended = site.run(site.write(trials=trials))
     assert ended.exit_code == ExitCode.REACHED, ended.stdout
-    before = read_results(site.directory())
-    assert before is not None and before.run.status == "finished"
+    before = stored_results(site.directory())
+    assert before.run.status == "finished"
     coin = site.write(trials=trials, grader={"kind": "python", "function": "coin:grade"}, grading={"workers": 1})
-    done = regrade(site.directory(), "--config", coin)
+    done = regrade(site, coin)
     assert done.exit_code == ExitCode.REACHED, done.stderr
-    after = read_results(site.directory())
-    assert after is not None
+    after = stored_results(site.directory())
     was, now = ({row.name: row.trials for row in results.models} for results in (before, after))
     assert now == was and not [warning for warning in after.warnings if warning.kind == "uncounted"]
     by_name = {row.name: row.score for row in before.models}
@@ -173,16 +168,16 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
     resumed = site.run(coin)
     assert resumed.exit_code in ENDED, resumed.stderr
     assert "Grades have changed since this run was last started: resuming takes about" in resumed.stdout
-    ends = read_results(site.directory())
-    assert ends is not None and ends.run.status == "finished"
+    ends = stored_results(site.directory())
+    assert ends.run.status == "finished"
     assert sum(row.trials for row in ends.models) == len(RunOutcome.of(site.directory()).outcomes)
     assert all(row.trials >= was[row.name] for row in ends.models)
     assert "Grades have changed" not in site.run(coin).stdout
 
-    again = regrade(site.directory(), "--config", site.write(trials=trials))
+    again = regrade(site, site.write(trials=trials))
     assert again.exit_code == ExitCode.REACHED, again.stderr
-    back = read_results(site.directory())
-    assert back is not None and back.run.status == "finished" and "has these scores." in again.stdout
+    back = stored_results(site.directory())
+    assert back.run.status == "finished" and "has these scores." in again.stdout
     assert sum(row.trials for row in back.models) == len(RunOutcome.of(site.directory()).outcomes)
 
 
@@ -190,7 +185,7 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
 def test_a_run_goes_on_under_its_old_limits_after_a_regrade_under_others(site: Site) -> None:
     few, more = ({"trials": {"min": 4, "max": 60}, "budget": {"trials": cap}} for cap in (120, 400))
     assert site.run(site.write(**few)).exit_code == ExitCode.SPENT
-    done = regrade(site.directory(), "--config", site.write(**more))
+    done = regrade(site, site.write(**more))
     assert done.exit_code == ExitCode.REACHED and "0 have another category" in done.stdout
     assert site.run(site.write(**few)).exit_code == ExitCode.SPENT
     with closing(RunReader.open(site.directory())) as reader:
@@ -205,8 +200,7 @@ def test_labels_under_settings_of_a_start_without_a_look_are_stored_with_that_lo
     few, more = ({"trials": {"min": 4, "max": 60}, "budget": {"trials": cap}} for cap in (120, 400))
     site.run(site.write(**few))
     store_records(site.directory(), prepare(load_config(site.write(**more))).header)
-    (labels := site.folder / "labels.jsonl").write_text(json.dumps(LABEL))
-    done = typed("label", site.directory(), "--from", labels)
+    done = label(site)
     assert done.exit_code == ExitCode.REACHED, done.output
     assert typed("verify", site.directory()).stdout.endswith(", questions: intact\n")
     assert site.run(site.write(**few)).exit_code == ExitCode.SPENT
@@ -217,10 +211,10 @@ def test_labels_under_settings_of_a_start_without_a_look_are_stored_with_that_lo
 def test_a_regrade_goes_by_the_limits_that_the_run_remembers(site: Site) -> None:
     config, cap = site.write(trials={"min": 4, "max": 60}), "budget.trials=120"
     assert site.run(config, "--set", cap).exit_code == ExitCode.SPENT
-    done = regrade(site.directory(), "--config", config)
+    done = regrade(site, config)
     assert f"settings of an earlier start still apply ({cap})" in done.stderr
     assert "Within its limits the run asks for no more" in done.stdout
-    undone = regrade(site.directory(), "--config", config, "--set", "budget.trials=")
+    undone = regrade(site, config, "--set", "budget.trials=")
     assert "resuming takes about" in undone.stdout
 
 
@@ -228,12 +222,11 @@ def test_a_regrade_goes_by_the_limits_that_the_run_remembers(site: Site) -> None
 def test_a_grader_that_the_run_remembers_does_not_hold_in_place_of_the_file(site: Site) -> None:
     config = site.write(grader="exact", trials={"min": 2, "max": 2})
     assert site.run(config, "--set", "grader=contains").exit_code in ENDED
-    refused = regrade(site.directory(), "--config", config)
+    refused = regrade(site, config)
     assert refused.exit_code == ExitCode.CONFIGURATION and "add --set grader= to grade by the file" in refused.stderr
-    done = regrade(site.directory(), "--config", config, "--set", "grader=")
+    done = regrade(site, config, "--set", "grader=")
     assert done.exit_code == ExitCode.REACHED, done.stderr
-    with closing(RunReader.open(site.directory())) as reader:
-        assert json.dumps(reader.header().meaning["grader"]).count("exact")
+    assert json.dumps(stored_header(site.directory()).meaning["grader"]).count("exact")
 
 
 @pytest.mark.slow
@@ -244,7 +237,7 @@ def test_what_was_chosen_after_looks_stays_outside_the_promise(site: Site) -> No
     settings["stopping"] = {"confidence": 0.7}
     site.run(site.write(**settings))
     rubric = {"categories": [{"name": "right", "weight": 2, "when": {"is_correct": True}}, {"name": "no", "weight": 0}]}
-    done = regrade(site.directory(), "--config", site.write(**settings, rubric=rubric))
+    done = regrade(site, site.write(**settings, rubric=rubric))
     assert done.exit_code in ENDED, done.stderr
     texts = [warning["text"] for warning in site.results()["warnings"] if warning["kind"] == "redecided"]
     assert ["confidence" in text for text in texts] == [True, False] and "rubric" in texts[1], texts
@@ -265,7 +258,7 @@ def test_a_capped_run_goes_on_after_a_regrade_whatever_was_judged_again_before(s
     assert len(RunOutcome.of(site.directory()).outcomes) == 96
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(says_right=(0.9, 0.1)))) as url:
         config = judged_by(url)
-        done = regrade(site.directory(), "--config", config, "--beyond-limits")
+        done = regrade(site, config, "--beyond-limits")
         assert done.exit_code in ENDED, done.output
         regraded = RunOutcome.of(site.directory())
         assert regraded.looks, done.output
