@@ -150,12 +150,8 @@ def test_a_whole_life_over_http(run: Path) -> None:
 
 
 def test_two_things_at_once_are_refused(run: Path) -> None:
-    for options in (
-        ["--from", "labels.csv", "--show"],
-        ["--port", "5000", "--show"],
-        ["--port", "0", "--from", "labels.csv"],
-    ):
-        assert typed("label", run, *options).exit_code == ExitCode.CONFIGURATION
+    for options in ("--from labels.csv --show", "--port 5000 --show", "--port 0 --from labels.csv"):
+        assert typed("label", run, *options.split()).exit_code == ExitCode.CONFIGURATION
 
 
 @pytest.mark.browser

@@ -17,7 +17,6 @@ import pytest
 from command_line import typed
 from gated import GatedServer
 from live_runs import (
-    ENDED,
     MODELS,
     EndedRuns,
     RunOutcome,
@@ -28,6 +27,7 @@ from live_runs import (
     small_world,
     wait_for_trials,
 )
+from stored_runs import stored_results
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.exchange.tables.writer import csv_text
@@ -59,13 +59,16 @@ def erring_url() -> Iterator[str]:
         yield url
 
 
-def judged(site: Site, url: str) -> Path:
+@pytest.fixture
+def judged(site: Site, ended_runs: EndedRuns, erring_url: str) -> Path:
     """A run that the erring judge has graded."""
-    models = models_at(url)
-    grader = judge_at(url)
-    ended = site.run(site.write(models=models, grader=grader, trials=TRIALS))
-    assert ended.exit_code in ENDED, ended.output
-    return site.directory()
+    return ended_runs.copy(site.at(erring_url), grader=judge_at(erring_url), trials=TRIALS)
+
+
+@pytest.fixture
+def directory(site: Site, ended_runs: EndedRuns) -> Path:
+    """A run that has been graded by keys."""
+    return ended_runs.copy(site, trials=TRIALS)
 
 
 def truths(directory: Path) -> dict[Labelled, GivenLabel]:
@@ -83,24 +86,22 @@ def truths(directory: Path) -> dict[Labelled, GivenLabel]:
 
 def beside(directory: Path) -> LabelledRun:
     apply_labels(directory)
-    with open_run(directory) as stored:
-        results = stored.results(running=False)
-    assert results is not None and results.labelled is not None
-    return results.labelled
+    labelled = stored_results(directory).labelled
+    assert labelled is not None
+    return labelled
 
 
 @pytest.mark.slow
-def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: Site, erring_url: str) -> None:
-    directory = judged(site, erring_url)
-    truth = truths(directory)
-    add_labels(directory, truth)
-    effect = beside(directory)
+def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(judged: Path) -> None:
+    truth = truths(judged)
+    add_labels(judged, truth)
+    effect = beside(judged)
     for model in effect.models:
         mine = [given.label for at, given in truth.items() if at.model == model.name]
         assert (model.labels, model.trials) == (len(mine), 32)
         assert model.corrected == pytest.approx(mine.count("correct") / len(mine))
         verdicts = Counter[tuple[str, str]]()
-        with open_run(directory) as stored:
+        with open_run(judged) as stored:
             for trial in stored.reader.trials():
                 if trial.model == model.name:
                     given = truth[Labelled(trial.model, trial.question, trial.trial)]
@@ -109,30 +110,23 @@ def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: 
             (verdicts[label, "correct"], verdicts[label, "wrong"], 0) for label in ("correct", "wrong")
         )
         assert model.disagreements == verdicts["correct", "wrong"] + verdicts["wrong", "correct"] > 0
-    report = typed("report", directory, "--format", "md", "--output", "-").stdout
-    assert "## Labels" in report and "with correction" in report
-    assert json.loads(typed("report", directory, "--format", "json", "-o", "-").stdout)
+    text = report(judged, "md")
+    assert "## Labels" in text and "with correction" in text
+    assert json.loads(report(judged, "json"))
 
 
 @pytest.mark.slow
-def test_labels_that_were_chosen_by_content_leave_no_score_beyond_the_scale(site: Site, erring_url: str) -> None:
+def test_labels_that_were_chosen_by_content_leave_no_score_beyond_the_scale(judged: Path) -> None:
     """As where people label only what was graded wrong, and find all of it right."""
-    directory = judged(site, erring_url)
-    with open_run(directory) as stored:
+    with open_run(judged) as stored:
         wrong = [trial for trial in stored.reader.trials() if trial.signals["verdict"] == "wrong"]
     ((model, number),) = Counter(trial.model for trial in wrong).most_common(1)
     assert number >= MIN_LABELS
-    add_labels(
-        directory,
-        {
-            Labelled(model, trial.question, trial.trial): GivenLabel("correct")
-            for trial in wrong
-            if trial.model == model
-        },
-    )
-    (row,) = (row for row in beside(directory).models if row.name == model)
+    of_model = (trial for trial in wrong if trial.model == model)
+    add_labels(judged, {Labelled(model, at.question, at.trial): GivenLabel("correct") for at in of_model})
+    (row,) = (row for row in beside(judged).models if row.name == model)
     assert row.corrected == 1.0 and row.shift is not None and row.shift > 0.9
-    (shown,) = (row for row in site.results()["models"] if row["name"] == model)
+    (shown,) = (row for row in results(judged)["models"] if row["name"] == model)
     assert shown["score"] == 1.0
 
 
@@ -144,29 +138,26 @@ def give(directory: Path, *labels: str) -> None:
 
 
 @pytest.mark.slow
-def test_labels_change_nothing_in_a_run_and_go_on_after_a_kill_in_the_middle_of_a_line(
-    site: Site, erring_url: str
-) -> None:
-    directory = judged(site, erring_url)
-    before = RunOutcome.of(directory)
-    give(directory, "correct", "wrong", "correct", "wrong")
-    result = typed("label", directory, "--show")
+def test_labels_change_nothing_in_a_run_and_go_on_after_a_kill_in_the_middle_of_a_line(judged: Path) -> None:
+    before = RunOutcome.of(judged)
+    give(judged, "correct", "wrong", "correct", "wrong")
+    result = typed("label", judged, "--show")
     assert result.exit_code == ExitCode.REACHED and "A score is corrected if it has 20 labels" in result.output
-    assert RunOutcome.of(directory) == before
-    with (directory / LABELS_FILE).open("ab") as file:
+    assert RunOutcome.of(judged) == before
+    with (judged / LABELS_FILE).open("ab") as file:
         file.write(b'{"model": "ada", "quest')
-    stored_labels = dict(read_labels(directory))
+    stored_labels = dict(read_labels(judged))
     assert len(stored_labels) == 4
-    give(directory, "correct", "correct")
-    after = read_labels(directory)
+    give(judged, "correct", "correct")
+    after = read_labels(judged)
     assert len(after) == 6 and {at: after[at] for at in stored_labels} == stored_labels
 
 
-def test_one_session_at_a_time_adds_labels_to_a_run(site: Site, ended_runs: EndedRuns) -> None:
-    directory = ended_runs.copy(site, trials=TRIALS)
-    row = {"model": "ada", "question": "q0", "trial": 0, "label": "wrong"}
-    (site.folder / "a.jsonl").write_text(json.dumps(row))
-    arguments = ["label", str(directory), "--from", str(site.folder / "a.jsonl")]
+def test_one_session_at_a_time_adds_labels_to_a_run(directory: Path) -> None:
+    (file := directory.with_name("a.jsonl")).write_text(
+        json.dumps({"model": "ada", "question": "q0", "trial": 0, "label": "wrong"})
+    )
+    arguments = ["label", directory, "--from", file]
     with closing(lock_labels(directory)):
         refused = typed(*arguments)
         assert refused.exit_code == ExitCode.FAILED and f"is being labelled in process {os.getpid()}" in refused.output
@@ -175,10 +166,9 @@ def test_one_session_at_a_time_adds_labels_to_a_run(site: Site, ended_runs: Ende
 
 
 def test_labels_are_stored_though_another_process_takes_the_run(
-    site: Site, ended_runs: EndedRuns, monkeypatch: pytest.MonkeyPatch
+    directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes the run after `label` has seen that nobody holds it."""
-    directory = ended_runs.copy(site, trials=TRIALS)
     give(directory, "correct")
     monkeypatch.setattr("adaptive_eval.running.reporting.is_held", lambda directory: False)
     with closing(lock_run(directory)):
@@ -191,8 +181,7 @@ def test_a_last_line_without_a_line_break_keeps_its_label(tmp_path: Path) -> Non
     assert [at.question for at in read_labels(tmp_path)] == ["q0", "q1"]
 
 
-def test_while_somebody_thinks_a_run_can_empty_its_log(site: Site, ended_runs: EndedRuns) -> None:
-    directory = ended_runs.copy(site, trials=TRIALS)
+def test_while_somebody_thinks_a_run_can_empty_its_log(directory: Path) -> None:
     session, emptied = LabelSession(directory, 3), []
     while session.current is not None:
         with closing(sqlite3.connect(directory / DATABASE_FILE, timeout=0.0)) as writer:
@@ -207,8 +196,7 @@ def test_while_somebody_thinks_a_run_can_empty_its_log(site: Site, ended_runs: E
 def test_labels_that_come_while_a_run_goes_on_stay_and_change_nothing(site: Site) -> None:
     gated = GatedServer(small_world(), 50)
     with serving(gated) as url:
-        models = models_at(url)
-        config = site.write(models=models, trials={"min": 1, "max": 8}, concurrency=2)
+        config = site.at(url).write(trials={"min": 1, "max": 8}, concurrency=2)
         process = site.start(config)
         assert wait_for_trials(site.directory(), 40, process)  # a look has been taken
         give(site.directory(), "correct", "wrong", "correct", "wrong")
@@ -223,29 +211,24 @@ def test_labels_that_come_while_a_run_goes_on_stay_and_change_nothing(site: Site
         process.communicate()
     after = read_labels(site.directory())
     assert len(after) == 6 and before.items() <= after.items() and verify_run(site.directory()).damages == ()
-    plain = site.write("plain", trials={"min": 1, "max": 8}, concurrency=2)
-    assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
-    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
+    assert RunOutcome.of(site.directory()) == site.finished("plain", trials={"min": 1, "max": 8}, concurrency=2)
 
 
 @pytest.mark.slow
-def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site: Site, erring_url: str) -> None:
-    directory = judged(site, erring_url)
-    with open_run(directory) as stored:
+def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(judged: Path) -> None:
+    with open_run(judged) as stored:
         first = choose_answers_to_label(stored, {}, 24)
         assert first == choose_answers_to_label(stored, {}, 24)
         assert Counter(at.model for at in first) == dict.fromkeys(MODELS, 8)
         assert len({(at.model, at.question) for at in first}) == 24
-        truth, labels = truths(directory), {}
+        truth, labels = truths(judged), {}
         while len(labels) < 3 * MIN_LABELS:
             labels |= {at: truth[at] for at in choose_answers_to_label(stored, labels, 3)}
         assert set(Counter(at.model for at in labels).values()) == {MIN_LABELS}
-    add_labels(directory, labels)
-    apply_labels(directory)
-    with open_run(directory) as stored:
-        results = stored.results(running=False)
-        assert results is not None
-        undecided = [pair for pair in results.pairs if pair.verdict not in ("resolved", "tied")]
+    add_labels(judged, labels)
+    apply_labels(judged)
+    undecided = [pair for pair in stored_results(judged).pairs if pair.verdict not in ("resolved", "tied")]
+    with open_run(judged) as stored:
         expected = {name for pair in undecided for name in (pair.first, pair.second)}
         assert {at.model for at in choose_answers_to_label(stored, labels, 1)} <= expected
         assert len(choose_answers_to_label(stored, labels, 1000)) == len(truth) - len(labels)
@@ -265,13 +248,11 @@ def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site
         ("none.csv", None, "is not a file"),
     ],
 )
-def test_a_file_without_labels_is_refused(
-    site: Site, ended_runs: EndedRuns, name: str, text: str | None, message: str
-) -> None:
-    directory = ended_runs.copy(site, trials=TRIALS)
+def test_a_file_without_labels_is_refused(directory: Path, name: str, text: str | None, message: str) -> None:
+    file = directory.with_name(name)
     if text is not None:
-        (site.folder / name).write_text(text)
-    result = typed("label", directory, "--from", site.folder / name)
+        file.write_text(text)
+    result = typed("label", directory, "--from", file)
     assert result.exit_code == ExitCode.CONFIGURATION and message in re.sub(r"\s+", " ", result.output)
     assert not (directory / LABELS_FILE).exists()
 
@@ -290,9 +271,8 @@ def test_labels_are_refused_if_the_rubric_uses_no_signal_that_a_label_of_this_gr
             require_useful_labels(InspectScores(), rubric)
 
 
-def test_a_file_may_be_csv_and_a_later_label_counts(site: Site, ended_runs: EndedRuns) -> None:
-    directory = ended_runs.copy(site, trials=TRIALS)
-    table = site.folder / "labels.csv"
+def test_a_file_may_be_csv_and_a_later_label_counts(directory: Path) -> None:
+    table = directory.with_name("labels.csv")
     # spreadsheets write a byte order mark
     table.write_text(
         "\ufeffmodel,question,trial,label\nada,q0,0,correct\nada,q0,0,wrong\nada,q1,3,correct\neve,q1,3,wrong\n"
@@ -314,11 +294,8 @@ def test_names_in_an_exported_table_are_read_without_its_apostrophes(tmp_path: P
     assert [*parse_labels_file(table)] == [Labelled("=ada", "-1", 0)]
 
 
-def test_labels_that_the_grader_does_not_have_are_named_and_their_answers_offered_again(
-    site: Site, ended_runs: EndedRuns
-) -> None:
+def test_labels_that_the_grader_does_not_have_are_named_and_their_answers_offered_again(directory: Path) -> None:
     """As after a regrade of a run whose judge had other verdicts."""
-    directory = ended_runs.copy(site, trials=TRIALS)
     truth = truths(directory)
     first = next(iter(truth))
     add_labels(directory, {at: GivenLabel("good" if at == first else given.label) for at, given in truth.items()})
@@ -362,6 +339,7 @@ def test_outcomes_of_an_earlier_run_have_no_labels_and_do_not_count_beside_them(
 
 
 MORE_TRIALS = {"min": 16, "max": 30}
+GATE = {"kind": "baseline", "baseline": "ada", "gate": True}
 LENIENT = "bob"
 """The judge takes most wrong answers of this model for right."""
 
@@ -382,9 +360,7 @@ def lenient_url() -> Iterator[str]:
 
 
 def settings(url: str, names: Sequence[str] = MODELS, **changes: object) -> dict[str, object]:
-    models = models_at(url, *names)
-    grader = judge_at(url)
-    return {"models": models, "grader": grader, "trials": MORE_TRIALS, **changes}
+    return {"models": models_at(url, *names), "grader": judge_at(url), "trials": MORE_TRIALS, **changes}
 
 
 def labels_of(directory: Path, number: int | None) -> str:
@@ -393,9 +369,7 @@ def labels_of(directory: Path, number: int | None) -> str:
     for at, given in truths(directory).items():
         rows[at.model].append(f"{at.model},{at.question},{at.trial},{given.label}")
     rng = random.Random(2)
-    chosen = [
-        rng.sample(sorted(lines), len(lines) if number is None else min(number, len(lines))) for lines in rows.values()
-    ]
+    chosen = [rng.sample(sorted(lines), min(number or len(lines), len(lines))) for lines in rows.values()]
     return "\n".join(["model,question,trial,label", *(row for lines in chosen for row in lines)])
 
 
@@ -449,13 +423,11 @@ def test_every_display_follows_labels_that_leave_the_ranking_undecided_and_turn_
     for kind, line in {**headlines(lenient_run), "label": shown.splitlines()[0]}.items():
         assert "undecided because of labels" in line and not line.startswith(WRONG), kind
     document = results(lenient_run)
-    assert document["pairs"][0]["verdict"] == "undecided_by_labels"
-    assert (
-        document["pairs"][0]["by_grades"]["first"] == LENIENT
-        and document["pairs"][0]["by_grades"]["verdict"] == "resolved"
-    )
-    (first, second) = csv.DictReader(io.StringIO(report(lenient_run, "csv"))), document["models"]
-    for row, model in zip(first, second, strict=True):
+    pair = document["pairs"][0]
+    assert (pair["verdict"], pair["by_grades"]["first"]) == ("undecided_by_labels", LENIENT)
+    assert pair["by_grades"]["verdict"] == "resolved"
+    rows = csv.DictReader(io.StringIO(report(lenient_run, "csv")))
+    for row, model in zip(rows, document["models"], strict=True):
         assert row["name"] == model["name"] and float(row["score"]) == model["score"]
         assert int(row["labels"]) == model["labels"] == 25
     assert f"The grades alone: {WRONG}" in report(lenient_run, "summary")
@@ -472,8 +444,7 @@ def test_every_display_follows_labels_that_leave_the_ranking_undecided_and_turn_
 
 @pytest.mark.slow
 def test_a_gate_follows_labels(site: Site, ended_runs: EndedRuns, lenient_url: str) -> None:
-    gate = {"objective": {"kind": "baseline", "baseline": "ada", "gate": True}, "stopping": {"delta": "3%"}}
-    two = settings(lenient_url, ("ada", LENIENT), **gate)
+    two = settings(lenient_url, ("ada", LENIENT), objective=GATE, stopping={"delta": "3%"})
     directory, config = ended_runs.copy(site, **two), site.write(**two)
     assert [row["outcome"] for row in results(directory)["gate"]] == ["PASS"]
     label(directory, labels_of(directory, 25))
@@ -493,9 +464,8 @@ def test_a_gate_follows_labels(site: Site, ended_runs: EndedRuns, lenient_url: s
 
 @pytest.mark.slow
 def test_a_run_that_labels_decide_has_no_other_reason(site: Site, ended_runs: EndedRuns) -> None:
-    gate = {"objective": {"kind": "baseline", "baseline": "ada", "gate": True}, "stopping": {"delta": "15%"}}
-    models = models_at(site.base_url, *MODELS[:2])
-    directory = ended_runs.copy(site, models=models, trials={"min": 6, "max": 6}, **gate)
+    gate = {"objective": GATE, "stopping": {"delta": "15%"}, "trials": {"min": 6, "max": 6}}
+    directory = ended_runs.copy(site, models=models_at(site.base_url, "ada", "bob"), **gate)
     before = results(directory)
     assert ([row["outcome"] for row in before["gate"]], before["run"]["reason"]) == (["UNDECIDED"], "out_of_reach")
     labels = truths(directory)
@@ -520,20 +490,18 @@ def test_results_follow_a_file_of_labels_that_appears_without_the_command(lenien
     assert report(lenient_run, "summary").splitlines()[2].startswith("ada is best")
 
 
-def of_two_benchmarks(site: Site, url: str, **changes: object) -> Path:
+def of_two_benchmarks(site: Site, url: str) -> Path:
     """Questions with a key, and others, three times as important, which the lenient judge grades."""
     rows = list(question_rows(small_world()))
     for benchmark, part in (("exact", rows[::2]), ("open", rows[1::2])):
         (site.folder / f"{benchmark}.jsonl").write_text("\n".join(map(json.dumps, part)))
-    judged = settings(url, ("ada", LENIENT), **changes)
-    grader = judged.pop("grader")
     parts = [
         {"name": "exact", "questions": "exact.jsonl", "grader": "numeric"},
-        {"name": "open", "questions": "open.jsonl", "grader": grader, "weight": 3, "gate": "5%"},
+        {"name": "open", "questions": "open.jsonl", "grader": judge_at(url), "weight": 3, "gate": "5%"},
     ]
-    config = site.config(benchmarks=parts, **judged)
-    for key in ("questions", "grader"):
-        del config[key]
+    decided = {"objective": GATE, "stopping": {"delta": "1%"}, "trials": {"min": 100, "max": 100}}
+    config = site.config(benchmarks=parts, models=models_at(url, "ada", LENIENT), **decided)
+    del config["questions"], config["grader"]
     path = site.folder / "run.yaml"
     path.write_text(json.dumps(config))
     return path
@@ -552,9 +520,7 @@ def truth_of(directory: Path, model: str) -> float:
 
 @pytest.mark.slow
 def test_labels_correct_benchmarks_one_by_one(site: Site, lenient_url: str) -> None:
-    objective = {"kind": "baseline", "baseline": "ada", "gate": True}
-    trials = {"min": 100, "max": 100}
-    config = of_two_benchmarks(site, lenient_url, objective=objective, stopping={"delta": "1%"}, trials=trials)
+    config = of_two_benchmarks(site, lenient_url)
     assert site.run(config).exit_code == ExitCode.REACHED
     directory = site.directory()
     with open_run(directory) as stored:

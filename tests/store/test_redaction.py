@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from two_by_two import HEADER, make_trial
+from two_by_two import HEADER, SIGNALS, make_trial
 
 from adaptive_eval.core.types import Cause
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
@@ -44,19 +44,10 @@ def test_extracted_text_stays_if_the_stored_answer_contains_it() -> None:
 @pytest.mark.parametrize(
     ("trial", "grade"),
     [
-        (
-            {"text": f"the answer is {KEY}", "extracted": "1b2c3d4"},
-            GradeDetails({"correct": True, "distance": 0.5, "kind": "***"}, "***"),
-        ),  # type: ignore[union-attr]
+        ({"text": f"it is {KEY}", "extracted": "1b2c3d4"}, GradeDetails(dict(SIGNALS) | {"kind": "***"}, "***")),
         # an Inspect scorer may quote another model
-        (
-            {"text": "42", "signals": {"why": f"it was sent {KEY}"}, "extracted": f"{KEY}!"},
-            GradeDetails({"why": "it was sent ***"}, "***!"),
-        ),
-        (
-            {"text": KEY, "error": f"the grader raised ValueError: {KEY[:18]}"},
-            GradeDetails(error="the grader raised ValueError: ***"),
-        ),
+        ({"text": "42", "signals": {"why": KEY}, "extracted": f"{KEY}!"}, GradeDetails({"why": "***"}, "***!")),
+        ({"text": KEY, "error": f"it raised ValueError: {KEY[:18]}"}, GradeDetails(error="it raised ValueError: ***")),
     ],
 )
 def test_a_grade_is_stored_without_a_piece_of_the_key(trial: dict[str, Any], grade: GradeDetails) -> None:
