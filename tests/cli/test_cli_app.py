@@ -1,7 +1,6 @@
-"""The command line as a whole: `simulate` and `run` together, what is said and loaded, and stops while it begins."""
+"""The command line as a whole: what is said and loaded, and stops while it begins."""
 
 import inspect
-import json
 import os
 import re
 import shlex
@@ -9,12 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
 
-import httpx2
 import pytest
 import typer
 from command_line import typed
@@ -26,41 +23,6 @@ from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import report_errors
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-u", "-m", "adaptive_eval", "simulate"]
-ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/v1")
-
-
-@pytest.fixture
-def server() -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
-        [*COMMAND, "coins", "--port", "0", "--fault", "server_error=0.1"], stdout=subprocess.PIPE, text=True
-    )
-    yield process
-    process.kill()
-    process.communicate()
-
-
-def next_line(process: "subprocess.Popen[str]") -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
-
-
-@pytest.mark.slow
-def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", tmp_path: Path) -> None:
-    match = ADDRESS.search(next_line(server))
-    assert match is not None
-    config = tmp_path / "run.yaml"
-    config.write_text(
-        "questions: {world: coins}\ngrader: math\ntrials: {min: 2, max: 2}\n"
-        f"models:\n  - {{name: coin-11, base_url: '{match[0]}'}}\n  - {{name: coin-01, base_url: '{match[0]}'}}\n"
-    )
-    result = typed("run", config, "--run-dir", tmp_path / "run", "--display", "plain")
-    assert re.search(r"^ *1 +coin-11", result.output, re.MULTILINE)
-    decisions = json.loads((tmp_path / "run" / "results.json").read_bytes())["decisions"]
-    assert decisions["trials"].items() >= {"min": 2, "max": 2, "draw": None, "optimize": "time"}.items()
-    assert (decisions["objective"]["kind"], decisions["stopping"]["confidence"]) == ("ranking", 0.95)
-    assert httpx2.get(match[0] + "/models", timeout=HANGS).json()["data"][0]["id"] == "coin-01"
-    assert 'result="server_error"' in httpx2.get(match[0].removesuffix("/v1") + "/metrics", timeout=HANGS).text
 
 
 def test_an_error_holds_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,6 +99,7 @@ def forge(run: Path, changes: Settings, models: Sequence[Settings], grader: str 
         stored = json.loads(body)
         for model, forged in zip(stored["models"], models, strict=True):
             model.update(forged)
+            model["prompt"]["system"] = "${MY_KEY}"  # is filled in where the reader's own configuration has it
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored | changes),))
         if grader is not None:
             ((body,),) = database.execute("SELECT value FROM run WHERE key = 'meaning'")
@@ -200,6 +201,7 @@ def test_reading_a_forged_run_starts_no_program_and_sends_no_request(
             assert SEEN == [] and evil.got == [], line
             assert KEY not in done.output, line
             for place in (workdir / "REPLAY", workdir / "OUT", workdir / "IMPORTED"):
+                assert not place.is_file() or KEY.encode() not in place.read_bytes(), line
                 shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
     command(f"validate {CANARY}/q.yaml")
     assert SEEN, "it would have been heard"
