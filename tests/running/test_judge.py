@@ -409,15 +409,6 @@ def test_answers_are_judged_or_parsed_as_their_benchmark_says(site: Site, fair_u
     assert verified.exit_code == 0, verified.output
 
 
-@pytest.mark.slow
-def test_an_unreachable_judge_leaves_only_its_own_answers_without_a_grade(site: Site, fair_url: str) -> None:
-    assert site.run(write(site, fair_url, judge_url=AWAY)).exit_code not in ENDED
-    graded = {trial.question.partition("/")[0]: trial.category is not None for trial in stored(site)}
-    assert graded == {"exact": True, "open": False}
-    assert site.run(write(site, fair_url, judge_url=fair_url)).exit_code in ENDED
-    assert all(trial.category is not None for trial in stored(site))
-
-
 LEANING = (0.7, 0.1, -0.9)
 SURE = 4.0
 

@@ -16,8 +16,7 @@ from typer.testing import Result
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.core.types import Cause
-from adaptive_eval.notes import ModelSetAside, SettingsChanged, TrialsRegraded
+from adaptive_eval.notes import SettingsChanged, TrialsRegraded
 from adaptive_eval.report.ending import find_arguments
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import read_counts
@@ -294,33 +293,3 @@ def test_a_mended_judge_grades_all_that_the_caps_cover_in_one_start(site: Site, 
     none, after, ended = ungraded_after(before + 4 * worst, fair_url)
     assert none == 0 and before < after < before + 4 * worst < needed, "four at a time at their worst, but all"
     assert "without a grade" not in ended.output
-
-
-PATCHY = """
-from pathlib import Path
-from zlib import crc32
-
-def grade(text, question):
-    if Path(__file__).with_name("broken").exists() and len(text) > 2 * len(question.answer) + 20:  # not the key
-        1 / (crc32(text.encode()) % 3)
-    return "{" + question.answer + "}" in text
-"""
-
-
-@pytest.mark.slow
-def test_a_grader_that_fails_on_a_third_sets_the_models_aside_until_it_is_mended(site: Site) -> None:
-    (site.folder / "patchy.py").write_text(PATCHY)
-    grader = {"kind": "python", "function": "patchy:grade"}
-    config = site.write(trials={"min": 4, "max": 12}, grader=grader, grading={"workers": 1})
-    (site.folder / "broken").touch()
-    ended = site.run(config)
-    assert ended.exit_code == ExitCode.SPENT, ended.stdout
-    assert "more than 5%" in ended.stdout
-    assert "if the grader ran out of time or its server failed, raise grading.timeout" in ended.stdout
-    bought = RunOutcome.of(site.directory())
-    assert {event.cause for event in events_in(site.directory(), ModelSetAside)} == {Cause.GRADER}
-    assert site.run(config).exit_code == ExitCode.SPENT
-    assert RunOutcome.of(site.directory()) == bought, "a resume buys nothing"
-    (site.folder / "broken").unlink()
-    assert "set aside" not in site.run(config).stdout
-    assert all(row["set_aside"] is None and row["ungraded"] == 0 for row in site.results()["models"])

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import played
 import pytest
@@ -42,6 +43,7 @@ from adaptive_eval.machine.records import STARTED, Note, Row
 from adaptive_eval.machine.trial import ANSWERED, RESERVED, Trial
 from adaptive_eval.notes import RunResumed, events_of_kind
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.running import event_loop
 from adaptive_eval.running.chosen import run_directory
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -271,6 +273,20 @@ def test_a_full_file_system_stops_the_run_and_keeps_what_was_committed(
     assert trials_in(disk / "run") == sum(committed) > 0
     assert site.run(config, *where).exit_code == ExitCode.REACHED
     assert RunOutcome.of(disk / "run") == uninterrupted
+
+
+@pytest.mark.slow
+def test_a_run_finds_the_same_in_the_loop_of_asyncio_and_in_that_of_uvloop(
+    site: Site, uninterrupted: RunOutcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    made = Mock(side_effect=uvloop.new_event_loop)
+    monkeypatch.setattr(uvloop, "new_event_loop", made)
+    models = models_at(site.base_url)
+    models[1]["stream"], models[2]["client"] = True, "openai"
+    assert site.finished(models=models) == uninterrupted and made.call_count == 1
+    monkeypatch.setattr(event_loop, "find_spec", lambda name: None)
+    assert site.finished("plain", models=models) == uninterrupted and made.call_count == 1
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from command_line import typed
-from live_runs import models_at, trials_in
+from live_runs import models_at
 from patient_time import HANGS
 from small_http import JsonHandler, ThreadedServer, completion, model_list, serving_in_a_thread
 from stored_runs import events_in
@@ -33,7 +33,6 @@ class Hanging(ThreadedServer):
     def __init__(self) -> None:
         self.silent = {"bob"}
         self.skilled = {"ada"}
-        self.reason = "stop"
         self.late: Callable[[str, str], bool] = lambda model, question: False
         """Further requests that it does not answer, by model and question."""
         self.is_right: Callable[[str, str, int], bool] = lambda model, question, seed: (
@@ -63,7 +62,7 @@ class Handler(JsonHandler):
             return
         text = "The answer is 7." if self.server.is_right(*place) else "The answer is 1."
         with suppress(ConnectionError):  # a run that has ended does not wait for it
-            self.reply(completion(text, self.server.reason))
+            self.reply(completion(text))
 
 
 @pytest.fixture
@@ -188,17 +187,3 @@ def test_many_time_outs_end_the_run_by_an_alarm(tmp_path: Path, server: Hanging)
     (alarm,) = results(tmp_path)["alarms"]
     assert (alarm["model"], alarm["kind"], alarm["answers"], alarm["of"]) == ("bob", "timed_out", 8, 32)
     assert "bob: 8 of its 32 answers (25%) timed out at every attempt" in output
-
-
-@pytest.mark.slow
-def test_an_unknown_finish_reason_stops_the_run_before_it_spends(tmp_path: Path, server: Hanging) -> None:
-    """The dry run names it too, with the option that declares it as finished."""
-    server.silent.clear()
-    server.reason = "flux_capacitor"
-    for options in ((), ("--dry-run",)):
-        code, output = run(tmp_path, server, *options, models=models_at(server.base_url, "ada", "bob"))
-        assert code == ExitCode.ENDPOINTS and "finish_reasons: [flux_capacitor]" in output, output
-    assert trials_in(tmp_path / "run") == 0
-    declared = models_at(server.base_url, "ada", "bob", finish_reasons=["flux_capacitor"])
-    code, output = run(tmp_path, server, models=declared)
-    assert code == ExitCode.REACHED, output
