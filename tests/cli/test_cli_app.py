@@ -33,9 +33,7 @@ def test_an_error_holds_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixt
     assert not {"\x1b", "\x07", "\r", "\u202e"} & set(message)
 
 
-def test_an_error_breaks_between_words_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_break_between_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     words, command = ["severalwords"] * 20, f"  adaptive-eval run {'long/' * 20}mine.yaml"
@@ -110,9 +108,7 @@ HEAVY = {"scipy", "openai", "aiohttp", "httpx2", "sympy", "mpmath", "pandas"}
         ("validate given.yaml", (HEAVY - {"scipy"}) | SLOW_TABLES | {"rich.live"}),
     ],
 )
-def test_what_is_done_without_a_run_does_not_load_what_runs_need(
-    tmp_path: Path, arguments: str, heavy: set[str]
-) -> None:
+def test_what_needs_no_run_does_not_load_what_runs_need(tmp_path: Path, arguments: str, heavy: set[str]) -> None:
     (tmp_path / "given.yaml").write_text(
         "questions: questions.csv\ngrader: exact\nsampling: {max_tokens: 9}\n"
         "models: [{name: a, base_url: 'http://a/v1'}, {name: b, base_url: 'http://b/v1'}]\n"
@@ -177,9 +173,7 @@ def test_a_signal_while_a_command_begins_stops_it_as_any_other(tmp_path: Path, n
     assert (done.returncode, done.stdout, done.stderr) == (ExitCode.STOPPED, "", "stopped\n")
 
 
-def test_a_bar_on_a_terminal_is_drawn_when_there_is_news_and_has_no_thread(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bar_is_drawn_without_a_thread(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
     before = threading.active_count()

@@ -188,9 +188,7 @@ QUICK = (
 
 @pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "run"), [*((name, "RUN") for name in FORGERIES), ("servers", "OPEN")])
-def test_reading_a_forged_run_starts_no_program_and_sends_no_request(
-    workdir: Path, evil: Evil, name: str, run: str, full: bool
-) -> None:
+def test_a_forged_run_starts_and_sends_nothing(workdir: Path, evil: Evil, name: str, run: str, full: bool) -> None:
     forge(workdir / run, *forgery(name, evil.url, workdir))
     run = shutil.move(workdir / run, workdir / "FORGED").name
     shutil.copytree("FORGED", "COPY")
@@ -215,9 +213,7 @@ def test_graders_of_benchmarks_that_the_run_does_not_have_are_damage(workdir: Pa
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_resumed_forged_run_asks_the_servers_of_the_given_configuration(
-    workdir: Path, evil: Evil, base_url: str, name: str
-) -> None:
+def test_a_resumed_forged_run_asks_the_configured_servers(workdir: Path, evil: Evil, base_url: str, name: str) -> None:
     forge(workdir / "OPEN", *forgery(name, evil.url, workdir))
     done = command("run NEW.yaml --run-dir OPEN --display plain")
     assert done.exit_code in ENDED, done.stderr

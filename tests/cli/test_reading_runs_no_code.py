@@ -233,9 +233,7 @@ BY_ITS_END = ("monitor", "report", "verify")
     ],
     indirect=["stranger"],
 )
-def test_no_command_runs_the_code_of_a_run_or_opens_what_it_names(
-    stranger: Stranger, name: str, opened: list[str]
-) -> None:
+def test_no_command_runs_code_of_a_run_or_opens_what_it_names(stranger: Stranger, name: str, opened: list[str]) -> None:
     importing = list(sys.path)
     named = {place / file for place in (stranger.home, stranger.folder) for file in (".env", "questions.jsonl")}
     if name == "import":

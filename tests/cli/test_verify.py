@@ -158,9 +158,7 @@ READING = [
 
 
 @pytest.mark.parametrize("line", READING)
-def test_every_command_that_reads_a_run_reports_a_changed_answer(
-    done: Site, copy: Path, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readers_report_a_changed_answer(done: Site, copy: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(done.folder)
     with closing(sqlite3.connect(copy / DATABASE_FILE)) as connection, connection:
         connection.execute("UPDATE trials SET category = 1 - category WHERE seq = (SELECT max(seq) FROM trials)")

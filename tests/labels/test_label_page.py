@@ -88,9 +88,7 @@ def test_requests_without_the_secret_of_the_address_change_nothing(
     assert not read_labels(run)
 
 
-def test_a_label_that_cannot_be_written_is_reported(
-    run: Path, served: LabellingSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_label_is_reported(run: Path, served: LabellingSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also before anything is shown, as on a disk that is only read."""
     (run / "labels.jsonl").symlink_to("elsewhere")
     response = asked(served, "label?place=1&label=correct")

@@ -165,9 +165,7 @@ def test_one_session_at_a_time_adds_labels_to_a_run(directory: Path) -> None:
     assert typed(*arguments).exit_code == ExitCode.REACHED and len(read_labels(directory)) == 1
 
 
-def test_labels_are_stored_though_another_process_takes_the_run(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_are_stored_though_another_takes_the_run(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes the run after `label` has seen that nobody holds it."""
     give(directory, "correct")
     monkeypatch.setattr("adaptive_eval.running.reporting.is_held", lambda directory: False)
@@ -307,9 +305,7 @@ def test_labels_that_the_grader_does_not_have_are_named_and_their_answers_offere
 
 
 @pytest.mark.slow
-def test_outcomes_of_an_earlier_run_have_no_labels_and_do_not_count_beside_them(
-    site: Site, ended_runs: EndedRuns
-) -> None:
+def test_outcomes_of_a_prior_have_no_labels_and_do_not_count_beside_them(site: Site, ended_runs: EndedRuns) -> None:
     """Corrected scores are those of a run of the same answers without R0."""
     earlier = ended_runs.copy(site, site.directory("earlier"), trials=TRIALS)
     changes = {"seed": 1, "trials": TRIALS}
@@ -414,7 +410,7 @@ def lenient_run(site: Site, ended_runs: EndedRuns, lenient_url: str) -> Path:
 
 
 @pytest.mark.slow
-def test_every_display_follows_labels_that_leave_the_ranking_undecided_and_turn_it_round(
+def test_every_display_follows_labels_that_turn_a_ranking_round(
     site: Site, lenient_run: Path, lenient_url: str
 ) -> None:
     assert all(line.startswith(WRONG) for line in headlines(lenient_run).values())

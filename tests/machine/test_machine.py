@@ -302,9 +302,7 @@ def test_a_lost_request_is_repeated_only_within_the_caps(wasted: int, is_allowed
 
 
 @pytest.mark.parametrize(("tokens", "first_requests"), [(300, 1), (100_000, 6)])
-def test_a_model_gets_one_request_until_its_answer_shows_what_is_added_to_prompts(
-    tokens: int, first_requests: int
-) -> None:
+def test_a_model_gets_one_request_until_it_is_known_what_is_added_to_prompts(tokens: int, first_requests: int) -> None:
     """Far from the cap nobody waits. From then on that is reserved, for requests in flight and in later starts, too."""
     played = opened(setting(budget=Budget(tokens=tokens)))
     assert Counter(request.model for request in played.sent) == dict.fromkeys(range(3), first_requests)

@@ -252,9 +252,7 @@ def alarms_after(answers: list[Trial]) -> list[Note]:
 
 
 @given(st.permutations(range(3 * LAST)), st.sampled_from(("alike", "wrong", "repeated")), st.booleans())
-def test_alarms_go_by_the_opening_alone_whatever_comes_before_its_last_answer(
-    order: list[int], how: str, sound_later: bool
-) -> None:
+def test_alarms_go_by_the_opening_alone_in_whatever_order(order: list[int], how: str, sound_later: bool) -> None:
     def made(number: int) -> Trial:
         if number // 3 >= OPENING and sound_later:
             return answer(number, 1000 + number, is_right=True, category=1)

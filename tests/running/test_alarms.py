@@ -84,9 +84,7 @@ def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(place: ScriptedP
 
 
 @pytest.mark.parametrize(("tier", "alarmed"), [("good", set()), ("bad", set(MODELS))])
-def test_answers_of_the_lowest_weight_are_wrong_whatever_its_place(
-    place: ScriptedPlace, tier: str, alarmed: set[str]
-) -> None:
+def test_the_lowest_weight_is_wrong_whatever_its_place(place: ScriptedPlace, tier: str, alarmed: set[str]) -> None:
     (place.folder / "tiers.py").write_text(f"def grade(text, question):\n    return {{'tier': '{tier}'}}\n")
     grader = {"kind": "python", "function": "tiers:grade", "key_is_answer": False, "signals": ["tier"]}
     good = {"name": "good", "weight": 1, "when": {"tier": "good"}}
@@ -95,9 +93,7 @@ def test_answers_of_the_lowest_weight_are_wrong_whatever_its_place(
 
 
 @pytest.mark.parametrize(("kind", "share_of_them"), [("empty", 0.8), ("context_length", 1.0)])
-def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
-    place: ScriptedPlace, kind: str, share_of_them: float
-) -> None:
+def test_mostly_empty_answers_end_a_run_without_verdict(place: ScriptedPlace, kind: str, share_of_them: float) -> None:
     def silent(model: str, question: str, seed: int) -> bool:
         return model == "bob" and share(question, seed) < share_of_them
 

@@ -318,9 +318,7 @@ def test_later_starts_replay_the_looks_of_a_model_that_was_asked_again(
     assert looks_by_then == sorted(looks_by_then) and looks_by_then[0] > 0
 
 
-def test_labels_of_discarded_answers_do_not_count_for_those_in_their_place(
-    place: ScriptedPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_of_discarded_answers_count_no_more(place: ScriptedPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in MODELS:  # so that nothing is decided before the places of the discarded answers are asked again
         monkeypatch.setitem(SKILLS, name, 6)
     turning = Turning(place.server, "empty", after=20)

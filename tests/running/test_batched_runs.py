@@ -138,9 +138,7 @@ def test_batches_of_a_removed_model_stay_reserved_until_it_is_back(site: Site, m
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_batches_of_models_without_batch_now_are_cancelled(
-    site: Site, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_batches_of_models_asked_directly_are_cancelled(site: Site, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     with service(seconds=HOUR) as (server, url):
         stopped_with_batches(site, site.write(models=batched(url, kind), trials=TRIALS), monkeypatch)
         asked = sum(len(batch.requests) for batch in pending_batches(stored_events(site.directory())))

@@ -231,9 +231,7 @@ def test_a_stop_waits_for_commands_as_long_as_they_may_take(site: Site) -> None:
 @pytest.mark.parametrize(
     ("lacking", "says"), [(errno.ENOSPC, "Free some space there, or set TMPDIR"), (errno.EMFILE, "`ulimit -n`")]
 )
-def test_what_the_machine_lacks_ends_the_run_and_is_no_failure_of_a_command(
-    site: Site, monkeypatch: pytest.MonkeyPatch, lacking: int, says: str
-) -> None:
+def test_a_full_machine_blames_no_command(site: Site, monkeypatch: pytest.MonkeyPatch, lacking: int, says: str) -> None:
     config = write(site, shell("base", 30, concurrency=1), shell("new", 90, concurrency=1), trials={"min": 2, "max": 2})
     open_file, opened = tempfile.TemporaryFile, count()
 

@@ -40,9 +40,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> MachineBed:
 
 
 @pytest.mark.parametrize(("slots", "samples"), [(1, 1), (256, 1), (5, 3)])
-async def test_looks_do_not_depend_on_concurrency_or_grouping(
-    tmp_path: Path, reference: MachineBed, slots: int, samples: int
-) -> None:
+async def test_concurrency_changes_no_look(tmp_path: Path, reference: MachineBed, slots: int, samples: int) -> None:
     bed = MachineBed(tmp_path / "run", slots=slots, samples=samples)
     await bed.start()
     assert (bed.looks(), bed.outcomes(), bed.reason) == (reference.looks(), reference.outcomes(), reference.reason)
@@ -138,9 +136,7 @@ class Served(EndpointSupply):
         super().serve(demand)
 
 
-async def test_needs_are_told_when_all_that_has_happened_is_handled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_needs_are_told_once_all_events_are_handled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a server could be stopped because its model needs nothing, just before it is sent the next requests."""
     monkeypatch.setattr("adaptive_eval.running.driver.TICK_SECONDS", 0.0)
     monkeypatch.setattr("bed.EndpointSupply", Served)

@@ -277,9 +277,7 @@ def notifications(folder: Path) -> list[Json]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_the_command_is_called_at_the_end_without_keys(
-    site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_gets_the_end_without_keys(site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "one-that-nobody-else-may-see")
     assert site.run(site.write(notify=program)).exit_code == ExitCode.REACHED
     (message,) = notifications(site.folder)
@@ -296,9 +294,7 @@ def test_the_command_is_told_of_an_error_that_ends_a_run(site: Site, program: li
     assert message["text"].startswith("run: Stopped by an error: ") and message["text"].count("\n") == 1
 
 
-def test_the_text_of_an_error_that_nobody_foresaw_is_stored_and_told_nowhere(
-    site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_errors_are_not_quoted(site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError(KEY)
 
@@ -340,9 +336,7 @@ KEY = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
         (["curl", "${A_HOOK}"], "has what looks like a key"),
     ],
 )
-def test_a_section_that_cannot_work_or_would_store_a_secret_is_refused(
-    site: Site, monkeypatch: pytest.MonkeyPatch, notify: Json, message: str
-) -> None:
+def test_secrets_in_notify_are_refused(site: Site, monkeypatch: pytest.MonkeyPatch, notify: Json, message: str) -> None:
     monkeypatch.setenv("A_HOOK", f"https://a.com/{KEY}")
     with pytest.raises(ConfigError) as refused:
         load_config(site.write(notify=notify))

@@ -100,9 +100,7 @@ def report(folder: Path, kind: str) -> str:
         (0.58, "5", "UNDECIDED", ExitCode.SPENT, "error"),
     ],
 )
-def test_a_gate_on_a_value_has_its_exit_code_and_every_report_says_why(
-    tmp_path: Path, value: float, trials: str, outcome: str, code: ExitCode, tag: str
-) -> None:
+def test_a_gate_on_a_value(tmp_path: Path, value: float, trials: str, outcome: str, code: ExitCode, tag: str) -> None:
     """The build is right in about 53%."""
     objective = f"{{kind: threshold, value: {value}, gate: true}}"
     settings = yaml.safe_load(GATE.format(build="coin-08"))

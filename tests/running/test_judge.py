@@ -147,9 +147,7 @@ def test_a_kill_counts_no_verdict_that_was_not_requested_yet(site: Site, fair_ur
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_pauses")
-def test_a_lost_reply_of_the_judge_counts_at_its_worst_case(
-    site: Site, fair_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_verdict_counts_at_its_worst_case(site: Site, fair_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "STALE_SECONDS", 0.0)  # no reset connection counts as closed while idle
     judge = SimulatedServer(small_world(), faults=Faults(reset=0.2), judge=SimulatedJudge())
     with serving(judge) as url:

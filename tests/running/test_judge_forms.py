@@ -90,9 +90,7 @@ def test_a_judge_with_position_bias_is_reported_and_moves_no_score(site: Site, b
         assert trial.signals["verdict"] != worst or is_right(trial) != (trial.question in right_others)
 
 
-def test_questions_without_an_answer_to_compare_with_are_refused_before_anything_is_asked(
-    site: Site, fair_url: str
-) -> None:
+def test_questions_without_an_answer_to_compare_with_are_refused_before_any_request(site: Site, fair_url: str) -> None:
     config = site.write(**scored(site, fair_url, AGAINST))
     with (site.folder / "with_others.jsonl").open("a") as file:
         file.write("\n" + json.dumps({"id": "q1000", "prompt": "Which?", "answer": "7", "other": " "}))

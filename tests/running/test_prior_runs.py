@@ -147,9 +147,7 @@ CUT = int(AnswerKind.TRUNCATED)
 
 @pytest.mark.parametrize(("in_gate", "expected"), [(False, [[[1, 0]]]), (True, [[[2, 0]]])])
 @pytest.mark.parametrize("more", [[], [CUT]], ids=["as many kinds", "more kinds than outcomes"])
-def test_empty_answers_of_r0_are_unsure_in_a_gate(
-    in_gate: bool, expected: list[list[list[int]]], more: list[int]
-) -> None:
+def test_empty_r0_answers_are_unsure_in_a_gate(in_gate: bool, expected: list[list[list[int]]], more: list[int]) -> None:
     outcomes, kinds = {"ada": {"q0": [1, 0, 0]}}, {"ada": {"q0": [CUT, CUT, int(AnswerKind.EMPTY), *more]}}
     prior, rubric = PriorTaken({}, "earlier", outcomes, (), kinds), open_rubric(RubricConfig())
     unsure = prior_counts(prior, ["ada"], ["q0"], np.full((1, 1), 4), rubric, in_gate=in_gate).unsure

@@ -193,9 +193,7 @@ def test_a_dry_run_in_which_nothing_is_graded_says_so(site: Site) -> None:
 
 
 @pytest.mark.patient
-async def test_a_dry_run_waits_for_no_model_or_grade_that_never_comes(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_dry_run_waits_for_nothing_that_never_comes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: object) -> Grade:
         return await asyncio.get_running_loop().create_future()
 

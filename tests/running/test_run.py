@@ -149,9 +149,7 @@ def read_until(master: int, word: str, seconds: float = HANGS) -> str:
 # -- resuming with other settings ------------------------------------------------------------------------
 
 
-def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(
-    site: Site, ended_runs: EndedRuns
-) -> None:
+def test_a_resume_that_changes_what_trials_mean_is_refused(site: Site, ended_runs: EndedRuns) -> None:
     ended_runs.copy(site, trials={"min": 2, "max": 2})
     for changes, message in (
         ({"prompt": "Think. {prompt}"}, "models.ada.prompt.template: default → 'Think. {prompt}'"),
@@ -196,7 +194,7 @@ def test_a_run_without_answers_does_not_block_other_settings(site: Site, monkeyp
 
 
 @pytest.mark.parametrize("budget", [{}, {"tokens": 10**7}], ids=["without caps", "capped"])
-def test_a_run_that_was_killed_before_its_first_answer_is_left_aside_unless_caps_count_it(
+def test_a_run_killed_before_an_answer_is_left_aside_unless_caps_count_it(
     tmp_path: Path, budget: dict[str, int]
 ) -> None:
     folder, changes = str(tmp_path), {"budget": budget} if budget else {}
@@ -255,9 +253,7 @@ def committed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_full_file_system_stops_the_run_and_keeps_what_was_committed(
-    site: Site, uninterrupted: RunOutcome, disk: Path, committed: list[int]
-) -> None:
+def test_a_full_disk_keeps_all_commits(site: Site, uninterrupted: RunOutcome, disk: Path, committed: list[int]) -> None:
     """On a file system of a third of a MiB."""
     subprocess.run(["mount", "-o", "remount,size=320k", disk], check=True)
     config, where = site.write(), ("--run-dir", disk / "run")
@@ -276,9 +272,7 @@ def test_a_full_file_system_stops_the_run_and_keeps_what_was_committed(
 
 
 @pytest.mark.slow
-def test_a_run_finds_the_same_in_the_loop_of_asyncio_and_in_that_of_uvloop(
-    site: Site, uninterrupted: RunOutcome, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_event_loops_find_the_same(site: Site, uninterrupted: RunOutcome, monkeypatch: pytest.MonkeyPatch) -> None:
     uvloop = pytest.importorskip("uvloop")
     made = Mock(side_effect=uvloop.new_event_loop)
     monkeypatch.setattr(uvloop, "new_event_loop", made)
@@ -290,9 +284,7 @@ def test_a_run_finds_the_same_in_the_loop_of_asyncio_and_in_that_of_uvloop(
 
 
 @pytest.mark.slow
-def test_a_clock_that_jumps_changes_nothing(
-    site: Site, uninterrupted: RunOutcome, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clock_jumps_change_nothing(site: Site, uninterrupted: RunOutcome, monkeypatch: pytest.MonkeyPatch) -> None:
     """By an hour, by a year, back and forth, within a run and from a killed start to the next."""
     process = site.start(site.write(), "--run-dir", str(site.directory()))
     assert wait_for_trials(site.directory(), 40, process)

@@ -118,9 +118,7 @@ GATE = {"kind": "baseline", "baseline": "ada", "gate": True}
 
 
 @pytest.mark.parametrize("changes", [{}, {"objective": GATE}], ids=["ranking", "gate"])
-def test_a_server_that_answers_nothing_has_no_score_until_it_is_repaired(
-    tmp_path: Path, server: Hanging, changes: dict[str, object]
-) -> None:
+def test_a_silent_model_has_no_score_until_mended(tmp_path: Path, server: Hanging, changes: dict[str, object]) -> None:
     code, output = run(tmp_path, server, **changes)
     assert code == ExitCode.ENDPOINTS, output
     assert "sampling.timeout" in output and "worse" not in output

@@ -77,9 +77,7 @@ def failing(model: str, share: int) -> Any:
     ],
     ids=["all is decided", "two alike are not"],
 )
-def test_a_resume_asks_no_missing_answer_of_a_decided_comparison_again(
-    tmp_path: Path, names: dict[str, str], ends: ExitCode
-) -> None:
+def test_a_resume_asks_nothing_of_a_decided_comparison(tmp_path: Path, names: dict[str, str], ends: ExitCode) -> None:
     with listening(failing("bob", 4)) as server:
         models = [{"name": name, "base_url": server.base_url, "model": model} for name, model in names.items()]
         config = write_config(tmp_path, server, models=models)

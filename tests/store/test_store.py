@@ -95,9 +95,7 @@ def test_a_store_that_is_read_in_batches_waits_for_a_lock_when_it_writes(store: 
     assert [record for _, record in stored_log(store.reader)[2:]] == [LOST._replace(model=at) for at in (SMALL, LARGE)]
 
 
-def test_a_run_can_be_opened_while_its_writer_removes_the_log(
-    store: RunStore, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_opens_as_its_log_is_removed(store: RunStore, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store.append(make_trial())
     log = directory / f"{DATABASE_FILE}-wal"
 
@@ -114,9 +112,7 @@ def test_a_run_can_be_opened_while_its_writer_removes_the_log(
 
 
 @pytest.mark.parametrize("forged", [{9: 1}, {-1: 1}, {SMALL: True}, {SMALL: -1}, {SMALL: 10**12}])
-def test_a_number_in_flight_that_no_run_has_written_is_damage(
-    store: RunStore, directory: Path, forged: dict[int, int]
-) -> None:
+def test_a_number_in_flight_that_cannot_be_is_damage(store: RunStore, directory: Path, forged: dict[int, int]) -> None:
     store.commit([], in_flight={SMALL: 2, LARGE: 0})
     assert store.reader.in_flight() == {SMALL: 2, LARGE: 0}
     store.commit([], in_flight=forged)
@@ -221,9 +217,7 @@ def test_looks_say_under_which_configuration_they_were_taken(open_store: OpenSto
         (2**40, {"looks": 10**9, "has_looked": True}),
     ],
 )
-def test_a_change_of_settings_with_looks_that_no_run_has_taken_is_damage(
-    store: RunStore, seq: int, body: dict[str, object]
-) -> None:
+def test_settings_changed_at_impossible_looks_are_damage(store: RunStore, seq: int, body: dict[str, object]) -> None:
     store.append(make_trial(), LookTaken(0, {"z": 1.5}))
     store.commit([(seq, Note(SETTINGS, None, {"configuration": 1, "changes": [], **body}))])
     with pytest.raises(DamagedValue, match="a stored number is of type|does not say which looks"):
@@ -262,9 +256,7 @@ def test_hostile_texts_are_stored_as_they_are(store: RunStore) -> None:
     assert trials[1].grade == GradeDetails(make_trial().grade.signals, "lone surrogate ?")  # type: ignore[union-attr]
 
 
-def test_a_reader_sees_commits_but_everything_as_it_is_at_one_moment_if_it_asks_for_that(
-    store: RunStore, directory: Path
-) -> None:
+def test_a_reader_sees_commits_or_on_request_everything_as_of_one_moment(store: RunStore, directory: Path) -> None:
     with closing(RunReader.open(directory)) as reader:
         assert reader.trial_count() == 0
         store.append(make_trial())
@@ -285,9 +277,7 @@ def test_a_second_writer_is_refused_and_told_who_has_the_run(open_store: OpenSto
     open_store()
 
 
-def test_commit_order_is_kept_whatever_clocks_say(
-    open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_clock_keeps_commit_order(open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits are distinguished by their times, and another machine may continue a run; one begins in 1931."""
     for at, clock in enumerate((-1.2e9, 1e9, 1e9 - 86_400.0, 1e9 - 3_600.0)):
         monkeypatch.setattr(time, "time", lambda clock=clock: clock)
@@ -380,9 +370,7 @@ def test_a_directory_without_a_run_says_so(tmp_path: Path) -> None:
             use(tmp_path / "nowhere")
 
 
-def test_the_database_is_complete_in_one_file_despite_a_reader(
-    store: RunStore, directory: Path, tmp_path: Path
-) -> None:
+def test_the_database_is_whole_in_one_file_despite_a_reader(store: RunStore, directory: Path, tmp_path: Path) -> None:
     store.append(*(make_trial(number=number) for number in range(5)))
     watching = LogReader.open(directory)
     assert len(stored_trials(watching)) == 5
@@ -395,9 +383,7 @@ def test_the_database_is_complete_in_one_file_despite_a_reader(
     watching.close()
 
 
-def test_a_run_is_read_where_nothing_can_be_written(
-    store: RunStore, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_read_on_a_read_only_disk(store: RunStore, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store.append(make_trial())
     store.close()
     before = {path.name for path in directory.iterdir()}
