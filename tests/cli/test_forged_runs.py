@@ -27,6 +27,7 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE
 
 KEY = "sk-0123456789abcdef-of-the-reader"
+WORDS = "some words of the reader"
 CANARY = "canary"
 """In the name of each file, module, folder and data set of the attacker."""
 SEEN: list[str] = []
@@ -99,7 +100,7 @@ def forge(run: Path, changes: Settings, models: Sequence[Settings], grader: str 
         stored = json.loads(body)
         for model, forged in zip(stored["models"], models, strict=True):
             model.update(forged)
-            model["prompt"]["system"] = "${MY_KEY}"  # is filled in where the reader's own configuration has it
+            model["prompt"]["system"] = "${MY_WORDS}"  # is filled in where the reader's own configuration has it
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored | changes),))
         if grader is not None:
             ((body,),) = database.execute("SELECT value FROM run WHERE key = 'meaning'")
@@ -159,6 +160,7 @@ def workdir(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audit: 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     monkeypatch.setenv("MY_KEY", KEY)
+    monkeypatch.setenv("MY_WORDS", WORDS)
     SEEN.clear()
     yield folder
     assert not list(folder.rglob("ran")), "the attacker's code ran"
@@ -197,10 +199,11 @@ def test_a_forged_run_starts_and_sends_nothing(workdir: Path, evil: Evil, name: 
             done = command(line.replace("RUN", run, 1).replace("--output OUT", "--output OUT --force"))
             assert done.exit_code != ExitCode.CONFIGURATION or line in REFUSED or line not in QUICK, (line, done.stderr)
             assert SEEN == [] and evil.got == [], line
-            assert KEY not in done.output, line
+            shown = [done.output]
             for place in (workdir / "REPLAY", workdir / "OUT", workdir / "IMPORTED"):
-                assert not place.is_file() or KEY.encode() not in place.read_bytes(), line
+                shown += [place.read_bytes().decode("latin-1")] if place.is_file() else []
                 shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+            assert not [text for text in shown if KEY in text or WORDS in text], line
     command(f"validate {CANARY}/q.yaml")
     assert SEEN, "it would have been heard"
 

@@ -27,7 +27,7 @@ from live_runs import (
     small_world,
     wait_for_trials,
 )
-from stored_runs import stored_results
+from stored_runs import stored_results, stored_trials
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.exchange.tables.writer import csv_text
@@ -100,15 +100,11 @@ def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(judged
         mine = [given.label for at, given in truth.items() if at.model == model.name]
         assert (model.labels, model.trials) == (len(mine), 32)
         assert model.corrected == pytest.approx(mine.count("correct") / len(mine))
-        verdicts = Counter[tuple[str, str]]()
-        with open_run(judged) as stored:
-            for trial in stored.reader.trials():
-                if trial.model == model.name:
-                    given = truth[Labelled(trial.model, trial.question, trial.trial)]
-                    verdicts[given.label, str(trial.signals["verdict"])] += 1
-        assert model.confusion == tuple(
-            (verdicts[label, "correct"], verdicts[label, "wrong"], 0) for label in ("correct", "wrong")
-        )
+        trials = [trial for trial in stored_trials(judged) if trial.model == model.name]
+        given = [truth[Labelled(trial.model, trial.question, trial.trial)].label for trial in trials]
+        verdicts = Counter(zip(given, (str(trial.signals["verdict"]) for trial in trials), strict=True))
+        counts = [(verdicts[label, "correct"], verdicts[label, "wrong"], 0) for label in ("correct", "wrong")]
+        assert [*model.confusion] == counts
         assert model.disagreements == verdicts["correct", "wrong"] + verdicts["wrong", "correct"] > 0
     text = report(judged, "md")
     assert "## Labels" in text and "with correction" in text
@@ -118,8 +114,7 @@ def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(judged
 @pytest.mark.slow
 def test_labels_that_were_chosen_by_content_leave_no_score_beyond_the_scale(judged: Path) -> None:
     """As where people label only what was graded wrong, and find all of it right."""
-    with open_run(judged) as stored:
-        wrong = [trial for trial in stored.reader.trials() if trial.signals["verdict"] == "wrong"]
+    wrong = [trial for trial in stored_trials(judged) if trial.signals["verdict"] == "wrong"]
     ((model, number),) = Counter(trial.model for trial in wrong).most_common(1)
     assert number >= MIN_LABELS
     of_model = (trial for trial in wrong if trial.model == model)
@@ -154,9 +149,8 @@ def test_labels_change_nothing_in_a_run_and_go_on_after_a_kill_in_the_middle_of_
 
 
 def test_one_session_at_a_time_adds_labels_to_a_run(directory: Path) -> None:
-    (file := directory.with_name("a.jsonl")).write_text(
-        json.dumps({"model": "ada", "question": "q0", "trial": 0, "label": "wrong"})
-    )
+    row = {"model": "ada", "question": "q0", "trial": 0, "label": "wrong"}
+    (file := directory.with_name("a.jsonl")).write_text(json.dumps(row))
     arguments = ["label", directory, "--from", file]
     with closing(lock_labels(directory)):
         refused = typed(*arguments)
@@ -271,10 +265,8 @@ def test_labels_are_refused_if_the_rubric_uses_no_signal_that_a_label_of_this_gr
 
 def test_a_file_may_be_csv_and_a_later_label_counts(directory: Path) -> None:
     table = directory.with_name("labels.csv")
-    # spreadsheets write a byte order mark
-    table.write_text(
-        "\ufeffmodel,question,trial,label\nada,q0,0,correct\nada,q0,0,wrong\nada,q1,3,correct\neve,q1,3,wrong\n"
-    )
+    rows = ["ada,q0,0,correct", "ada,q0,0,wrong", "ada,q1,3,correct", "eve,q1,3,wrong"]
+    table.write_text("\n".join(["\ufeffmodel,question,trial,label", *rows]))  # with the mark of a spreadsheet
     result = typed("label", directory, "--from", table)
     assert result.exit_code == ExitCode.REACHED, result.output
     labels = {at: given.label for at, given in read_labels(directory).items()}
@@ -534,10 +526,7 @@ def test_labels_correct_benchmarks_one_by_one(site: Site, lenient_url: str) -> N
     assert [row["outcome"] for row in document["gate"]] == ["FAIL"]
     (failed,) = (row for row in document["groups"] if row["group"] == "open" and row["model"] == LENIENT)
     assert failed["gate"] == "FAIL"
-    right = [
-        given.label == "correct"
-        for at, given in truths(directory).items()
-        if (at.model, at.question[:5]) == (LENIENT, "open/")
-    ]
+    given = {at: given.label for at, given in truths(directory).items() if at.question.startswith("open/")}
+    right = [label == "correct" for at, label in given.items() if at.model == LENIENT]
     assert failed["score"] == pytest.approx(sum(right) / len(right)), "the gate used the corrected score"
     assert "Corrected by labels" in report(directory, "md")

@@ -623,13 +623,8 @@ def decisions(machine: Machine) -> list[object]:
 
 def sums(machine: Machine) -> dict[int, list[object]]:
     """The account by model, without models that cost nothing."""
-    by_model = {}
+    by_model = dict[int, list[object]]()
     for model, account in machine.account.models.items():
-        by_model[model] = [
-            account.answers,
-            account.paid.cost,
-            account.held.cost,
-            account.charged.cost,
-            account.verdicts.cost,
-        ]
+        parts = (account.paid, account.held, account.charged, account.verdicts)
+        by_model[model] = [account.answers, *(part.cost for part in parts)]
     return {model: parts for model, parts in sorted(by_model.items()) if parts != [0, *[NO_COST] * 4]}

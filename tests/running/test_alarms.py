@@ -121,13 +121,10 @@ def test_mostly_empty_answers_end_a_run_without_verdict(place: ScriptedPlace, ki
     never = [*where, "--set", "stopping.on_alarm=never"]
     planned = typed("plan", place.config(), "--simulations", "10", *never).stdout
     assert "the forecast counts all the same" in planned and "requests nothing more" not in planned
-
-
-def test_an_alarm_that_ends_a_gate_is_an_error_in_junit(place: ScriptedPlace) -> None:
-    """Whoever reads that file alone gets the answer of the exit code, whatever the outcomes of the models are."""
-    place.server.answer = lambda *request: "" if request[0] == "bob" and share(*request[1:]) < 0.8 else honest(*request)
-    assert place.run(objective=GATE).exit_code == ExitCode.SPENT
-    cases = ElementTree.fromstring(place.report("junit")).iter("testcase")
+    # whoever reads that file alone gets the answer of the exit code, whatever the outcomes of the models are
+    gate = place.later("gate")
+    assert gate.run(objective=GATE).exit_code == ExitCode.SPENT
+    cases = ElementTree.fromstring(gate.report("junit")).iter("testcase")
     assert {case.attrib["name"]: case[0].tag for case in cases} == {"bob against ada": "error", "no alarm": "error"}
 
 
@@ -167,15 +164,12 @@ def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, gated: b
     assert [pair["verdict"] for pair in place.results["pairs"]] == ["resolved"]
 
 
-def test_an_alarm_about_the_only_model_decides_no_gate(place: ScriptedPlace) -> None:
-    gate = {"kind": "threshold", "value": 0.9, "gate": True}
-    ended = place.run(models=["bob"], grader=NEVER, objective=gate)
-    assert ended.exit_code == ExitCode.SPENT and "look 1: 24 trials, 1 UNDECIDED" in ended.stdout
-    assert [row["outcome"] for row in place.results["gate"]] == ["UNDECIDED"]
-
-
 def test_an_alarm_about_the_only_model_that_is_asked_decides_no_gate(place: ScriptedPlace) -> None:
-    """Beside a recorded baseline."""
+    """Against a value, and beside a recorded baseline."""
+    alone = place.later("alone")
+    ended = alone.run(models=["bob"], grader=NEVER, objective={"kind": "threshold", "value": 0.9, "gate": True})
+    assert ended.exit_code == ExitCode.SPENT and "look 1: 24 trials, 1 UNDECIDED" in ended.stdout
+    assert [row["outcome"] for row in alone.results["gate"]] == ["UNDECIDED"]
     place.run(models=["ada"], objective={"kind": "precision", "half_width": 0.3})
     place.server.answer = lambda *request: "I cannot say."
     build = place.later()

@@ -71,10 +71,8 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     assert [row["prior_depth"] for row in results["models"]] == [1.0, 1.0, 1.0]
     assert all(row["score_without_prior"] is not None for row in results["models"])
     (event,) = events_in(site.directory(), PriorTaken)
-    assert event.outcomes == {
-        name: {f"q{at}": first_outcomes(site.directory("greedy"), 1)[name, f"q{at}"] for at in range(8)}
-        for name in MODELS
-    }
+    firsts = first_outcomes(site.directory("greedy"), 1)
+    assert event.outcomes == {name: {f"q{at}": firsts[name, f"q{at}"] for at in range(8)} for name in MODELS}
 
 
 @pytest.mark.parametrize(("seed", "is_same"), [(0, True), (1, False)])
@@ -106,12 +104,14 @@ def test_a_model_that_joins_later_gets_its_prior_outcomes(site: Site, earlier: P
     assert [row["prior_depth"] for row in site.results()["models"]] == [3.0] * 3, "no more than the first look"
 
 
+NO, YES = {"name": "no", "weight": 0}, {"name": "yes", "weight": 2, "when": {"is_correct": True}}
+
+
 @pytest.mark.parametrize(
     ("section", "changes", "message"),
     [
         ({"run": "nowhere"}, {}, "nowhere has no run"),
-        ({}, {"rubric": {"categories": [{"name": "no", "weight": 0}, {"name": "yes", "weight": 2,
-          "when": {"is_correct": True}}]}}, "was graded by another rubric"),
+        ({}, {"rubric": {"categories": [NO, YES]}}, "was graded by another rubric"),
         ({"models": {"eve": "ada"}}, {}, "cannot serve 'eve'"),
         ({"models": {"ada": "eve"}}, {}, "has no model 'eve'; its models are ada, bob, cyd"),
         ({}, {"questions": {"path": "other.jsonl"}}, "has none of the questions of this run"),
@@ -119,7 +119,7 @@ def test_a_model_that_joins_later_gets_its_prior_outcomes(site: Site, earlier: P
         ({}, {"prompt": "{prompt} Think."}, "asked ada another text as question 'q0'; R0 needs outcomes of the same"),
         ({}, {"grader": "exact"}, "was graded by another grader, or with other settings"),
     ],
-)  # fmt: skip
+)
 def test_invalid_prior_runs_are_refused_and_nothing_begins(
     site: Site, earlier: Path, section: dict[str, object], changes: dict[str, object], message: str
 ) -> None:
@@ -145,29 +145,25 @@ def test_neither_the_run_itself_nor_one_without_a_complete_first_round_gives_r0(
 CUT = int(AnswerKind.TRUNCATED)
 
 
-@pytest.mark.parametrize(("in_gate", "expected"), [(False, [[[1, 0]]]), (True, [[[2, 0]]])])
+@pytest.mark.parametrize(("in_gate", "wrong"), [(False, 1), (True, 2)])
 @pytest.mark.parametrize("more", [[], [CUT]], ids=["as many kinds", "more kinds than outcomes"])
-def test_empty_r0_answers_are_unsure_in_a_gate(in_gate: bool, expected: list[list[list[int]]], more: list[int]) -> None:
+def test_empty_r0_answers_are_unsure_in_a_gate(in_gate: bool, wrong: int, more: list[int]) -> None:
     outcomes, kinds = {"ada": {"q0": [1, 0, 0]}}, {"ada": {"q0": [CUT, CUT, int(AnswerKind.EMPTY), *more]}}
     prior, rubric = PriorTaken({}, "earlier", outcomes, (), kinds), open_rubric(RubricConfig())
     unsure = prior_counts(prior, ["ada"], ["q0"], np.full((1, 1), 4), rubric, in_gate=in_gate).unsure
-    assert unsure is not None and unsure.tolist() == expected
+    assert unsure is not None and unsure.tolist() == [[[wrong, 0]]]
 
 
 FIRST = 3
 """Trials per question before the first look."""
-SHORT = {
-    "categories": [
-        {"name": "short", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": "p40"}}},
-        {"name": "right", "weight": 0.7, "when": {"is_correct": True}},
-        {"name": "wrong", "weight": 0},
-    ]
-}
+IS_SHORT, IS_LONG = {"completion_tokens": {"below": "p40"}}, {"length_ratio": {"at_least": 1.2}}
+RIGHT = {"name": "right", "weight": 0.7, "when": {"is_correct": True}}
+SHORT = {"categories": [{"name": "short", "weight": 1, "when": {"is_correct": True, **IS_SHORT}}, RIGHT, NO]}
 BRIEF = {
     "categories": [
-        {"name": "wrong and long", "weight": 0, "when": {"is_correct": False, "length_ratio": {"at_least": 1.2}}},
+        {"name": "wrong and long", "weight": 0, "when": {"is_correct": False, **IS_LONG}},
         {"name": "wrong", "weight": 0.2, "when": {"is_correct": False}},
-        {"name": "right and long", "weight": 0.75, "when": {"length_ratio": {"at_least": 1.2}}},
+        {"name": "right and long", "weight": 0.75, "when": IS_LONG},
         {"name": "right", "weight": 1},
     ]
 }
@@ -230,9 +226,8 @@ def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_sam
     (_, short) = json.loads(looked.stdout)["rescoring"]["rubrics"]
     assert short["thresholds"] == event.values  # on the same trials, though the run had no such rubric
     counts = Counter((trial.model, trial.category) for trial in trials)
-    assert {model["name"]: model["counts"] for model in short["models"]} == {
-        name: [counts[name, category] for category in range(3)] for name in MODELS
-    }
+    for model in short["models"]:
+        assert model["counts"] == [counts[model["name"], category] for category in range(3)]
     assert site.run(site.write(**changes)).exit_code in ENDED
     require_labels(stored_trials(site.directory()), event.values["completion_tokens p40"])
 
@@ -319,23 +314,18 @@ def known_settings(url: str, site: Site) -> dict[str, object]:
     world = known_respondent().world
     rows = (json.dumps(row) for row in question_rows(world))
     (site.folder / "known.jsonl").write_text("\n".join(rows))
-    models = [{"name": name, "base_url": url, "prompt_logprobs": "vllm"} for name in world.models]
-    server = {"base_url": url, "model": "verifier"}
-    return {
-        "questions": "known.jsonl",
-        "models": models,
-        "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True},
-        "grader": {"kind": "verifier", "server": server, "key_grader": "math"},
-        "trials": {"min": 3, "max": 4, "optimize": "cost"},
-    }
+    models = models_at(url, *world.models, prompt_logprobs="vllm")
+    grader = {"kind": "verifier", "server": {"base_url": url, "model": "verifier"}, "key_grader": "math"}
+    sampling = {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}
+    return {"questions": "known.jsonl", "models": models, "sampling": sampling, "grader": grader}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["concision_high_conf", "ood_robustness"])
 def test_drawn_signals_are_stored_and_decide_the_category(name: str, site: Site, known_url: str) -> None:
     settings, pilot = known_settings(known_url, site), site.directory("pilot")
-    site.finished("pilot", **settings | {"trials": {"min": 3, "max": 3, "optimize": "cost"}})
-    site.finished(**settings, rubric={"name": name, "thresholds": {"from": str(pilot)}})
+    site.finished("pilot", **settings, trials={"min": 3, "max": 3})
+    site.finished(**settings, trials={"min": 3, "max": 4}, rubric={"name": name, "thresholds": {"from": str(pilot)}})
     population = known_respondent().population
     (frozen,) = events_in(Path(site.directory()), ThresholdsFrozen)
     categories = classify(population.signals, SCHEMATA[name], Thresholds(**frozen.values))

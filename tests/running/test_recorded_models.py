@@ -11,7 +11,7 @@ import pytest
 from command_line import typed
 from live_runs import models_at
 from lives import QUESTIONS, SKILLS, Fate, Start, World
-from stored_runs import stored_results, stored_trials
+from stored_runs import events_in, stored_results, stored_trials
 
 from adaptive_eval.base.errors import ConfigError, ExitCode, RunChanged, StoreError
 from adaptive_eval.base.seeds import hashed_base
@@ -20,10 +20,10 @@ from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
 from adaptive_eval.exchange.configure import ImportRequest
-from adaptive_eval.notes import OutcomesRecorded, events_of_kind
+from adaptive_eval.notes import OutcomesRecorded
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.stored import open_run, read_counts
+from adaptive_eval.report.stored import read_counts
 from adaptive_eval.report.view import read_view
 from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.running.regrade import regrade as regrade_stored
@@ -265,17 +265,13 @@ def nights(first_nights: Nights) -> Nights:
     return first_nights
 
 
-@pytest.mark.parametrize(
-    ("build", "outcome", "code"),
-    [
-        ("copy", "PASS", ExitCode.REACHED),
-        ("worse", "FAIL", ExitCode.WORSE),
-        ("near", "UNDECIDED", ExitCode.SPENT),
-    ],
-)
-def test_a_gate_against_last_night(nights: Nights, build: str, outcome: str, code: ExitCode) -> None:
+ENDS = {"PASS": ExitCode.REACHED, "FAIL": ExitCode.WORSE, "UNDECIDED": ExitCode.SPENT}
+
+
+@pytest.mark.parametrize(("build", "outcome"), [*zip(("copy", "worse", "near"), ENDS, strict=True)])
+def test_a_gate_against_last_night(nights: Nights, build: str, outcome: str) -> None:
     ended = nights.run(nights.gate(build))
-    assert ended is not None and ended.exit_code == code
+    assert ended is not None and ended.exit_code == ENDS[outcome]
     results = nights.results()
     assert [row.outcome for row in results.gate] == [outcome]
     (pair,) = results.pairs
@@ -285,12 +281,10 @@ def test_a_gate_against_last_night(nights: Nights, build: str, outcome: str, cod
     assert n.max() <= RECORDED and (n.max() < RECORDED / 2 or outcome == "UNDECIDED")
     seeds = {(question, seed) for _, question, seed in nights.asked()}
     assert seeds == {(key, hashed_base(0, "", key) + i) for key in TWELVE for i in range(n.max())}
-    shares = [
-        sum(correlated(name, question, seed) == "right" for question, seed in seeds) / len(seeds)
-        for name in (build, "prod")
-    ]
+    right = [sum(correlated(name, *at) == "right" for at in seeds) for name in (build, "prod")]
     assert pair.difference is not None
-    assert abs(pair.difference) == pytest.approx(abs(shares[0] - shares[1])), "of the trials that both have"
+    difference = abs(right[0] - right[1]) / len(seeds)
+    assert abs(pair.difference) == pytest.approx(difference), "of the trials that both have"
     assert "on the same trials" in "\n".join(untimed_findings(results, None))
 
 
@@ -363,11 +357,10 @@ def test_recorded_trials_are_passed_on_from_night_to_night(nights: Nights) -> No
     nights.world.log.clear()
     assert nights.run(nights.gate(models=models), name="next") is not None
     assert {request.model for request in nights.world.log} == {"near"}
-    with open_run(nights.path / "next") as stored:
-        events = {event.model: event for event in events_of_kind(stored.events, OutcomesRecorded)}
-    assert {name: (event.run, event.shared_seed) for name, event in events.items()} == {
-        "prod": ("night", 0),
-        "copy": ("new", 0),
+    events = events_in(nights.path / "next", OutcomesRecorded)
+    assert {(event.model, event.run, event.shared_seed) for event in events} == {
+        ("prod", "night", 0),
+        ("copy", "new", 0),
     }
     assert all(pair.by_trial for pair in nights.results("next").pairs)
     with refused("asked with the seed 0"):

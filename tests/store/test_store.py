@@ -161,9 +161,8 @@ def test_the_times_of_answers_are_those_of_each_model_without_time_outs(store: R
     def answered(number: int, seconds: float, ttft: float | None, *signals: Signal) -> Trial:
         trial = make_trial(number=number)
         assert trial.answer is not None
-        return trial._replace(
-            answer=replace(trial.answer, latency=seconds, ttft=ttft, signals=frozenset(signals)), seconds=seconds
-        )
+        answer = replace(trial.answer, latency=seconds, ttft=ttft, signals=frozenset(signals))
+        return trial._replace(answer=answer, seconds=seconds)
 
     assert store.reader.answer_times() == {}
     store.append(answered(0, 3.0, 0.5), answered(1, 1.0, None), answered(2, 600.0, 90.0, "timed_out"))
@@ -204,18 +203,14 @@ def test_looks_say_under_which_configuration_they_were_taken(open_store: OpenSto
     assert note.body == {"configuration": 1, "changes": changes, "trials": 1, "looks": 1, "has_looked": True}
 
 
+IMPOSSIBLE: list[dict[str, object]] = [
+    *({}, {"looks": 1}, {"has_looked": True}, {"looks": 1, "has_looked": 1}),
+    *({"looks": number, "has_looked": True} for number in (1.0, -1, 3)),
+]
+
+
 @pytest.mark.parametrize(
-    ("seq", "body"),
-    [
-        (3, {}),
-        (3, {"looks": 1}),
-        (3, {"has_looked": True}),
-        (3, {"looks": 1.0, "has_looked": True}),
-        (3, {"looks": 1, "has_looked": 1}),
-        (3, {"looks": -1, "has_looked": True}),
-        (3, {"looks": 3, "has_looked": True}),
-        (2**40, {"looks": 10**9, "has_looked": True}),
-    ],
+    ("seq", "body"), [*((3, body) for body in IMPOSSIBLE), (2**40, {"looks": 10**9, "has_looked": True})]
 )
 def test_settings_changed_at_impossible_looks_are_damage(store: RunStore, seq: int, body: dict[str, object]) -> None:
     store.append(make_trial(), LookTaken(0, {"z": 1.5}))
