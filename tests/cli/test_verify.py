@@ -93,16 +93,13 @@ def test_every_flip_of_the_results_is_noticed(copy: Path, flips: int) -> None:
         path.write_bytes(data)
 
 
-def test_results_of_more_than_is_stored_are_noticed(copy: Path) -> None:
+def test_results_that_do_not_fit_what_is_stored_are_noticed(copy: Path) -> None:
     with closing(sqlite3.connect(copy / DATABASE_FILE)) as connection, connection:
         connection.execute("DELETE FROM trials WHERE seq = (SELECT max(seq) FROM trials)")
     (copy / "lock").unlink()
     result = typed("verify", copy)
     assert result.exit_code == ExitCode.FAILED
     assert "they belong to different runs, or trials are lost" in result.stderr
-
-
-def test_a_report_without_its_counts_is_named(copy: Path) -> None:
     with forging(copy) as database:
         database.execute("UPDATE cells SET look = look + 1")
     assert "is damaged" in typed("report", copy, "--format", "json").stderr

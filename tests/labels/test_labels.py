@@ -148,7 +148,9 @@ def test_labels_change_nothing_in_a_run_and_go_on_after_a_kill_in_the_middle_of_
     assert len(after) == 6 and {at: after[at] for at in stored_labels} == stored_labels
 
 
-def test_one_session_at_a_time_adds_labels_to_a_run(directory: Path) -> None:
+def test_one_session_at_a_time_adds_labels_whoever_has_the_run(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     row = {"model": "ada", "question": "q0", "trial": 0, "label": "wrong"}
     (file := directory.with_name("a.jsonl")).write_text(json.dumps(row))
     arguments = ["label", directory, "--from", file]
@@ -157,11 +159,7 @@ def test_one_session_at_a_time_adds_labels_to_a_run(directory: Path) -> None:
         assert refused.exit_code == ExitCode.FAILED and f"is being labelled in process {os.getpid()}" in refused.output
         assert typed("label", directory, "--show").exit_code == ExitCode.REACHED
     assert typed(*arguments).exit_code == ExitCode.REACHED and len(read_labels(directory)) == 1
-
-
-def test_labels_are_stored_though_another_takes_the_run(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes the run after `label` has seen that nobody holds it."""
-    give(directory, "correct")
+    # another process takes the run after `label` has seen that nobody holds it
     monkeypatch.setattr("adaptive_eval.running.reporting.is_held", lambda directory: False)
     with closing(lock_run(directory)):
         assert typed("label", directory, "--show").exit_code == ExitCode.REACHED
