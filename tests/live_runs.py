@@ -7,19 +7,19 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
+from command_line import typed
 from patient_time import HANGS
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.simulate.answering import question_rows
@@ -41,6 +41,16 @@ def small_world() -> World:
     return World("small", p, latency=FAST, models=MODELS, questions=tuple(f"q{i}" for i in range(8)))
 
 
+def models_at(url: str, *names: str, **fields: object) -> list[dict[str, Any]]:
+    """Models at one server; all of the small world unless some are named."""
+    return [{"name": name, "base_url": url, **fields} for name in names or MODELS]
+
+
+def judge_at(url: str, **options: object) -> dict[str, Any]:
+    """A judge at a server."""
+    return {"kind": "judge", "server": {"base_url": url, "model": "judge"}, **options}
+
+
 @dataclass(frozen=True)
 class Site:
     """A folder with questions and configurations, and the server that they name."""
@@ -55,6 +65,10 @@ class Site:
         rows = (json.dumps(row) for row in question_rows(small_world()))
         (folder / "questions.jsonl").write_text("\n".join(rows))
         return cls(folder, base_url)
+
+    def at(self, url: str) -> "Site":
+        """The same folder, and another server."""
+        return replace(self, base_url=url)
 
     def gated_benchmarks(self) -> Path:
         """A configuration of two benchmarks beside a baseline: `easy` has a gate of its own, `hard` has none."""
@@ -80,7 +94,7 @@ class Site:
         models are paid for, one at which servers are asked for nothing but what rounds want, however fast they are."""
         settings: dict[str, object] = {
             "questions": "questions.jsonl",
-            "models": [{"name": name, "base_url": self.base_url} for name in MODELS],
+            "models": models_at(self.base_url),
             "sampling": {"temperature": 0.6, "max_tokens": 2000},
             "grader": "numeric",
             "trials": {"min": 4, "max": 30},
@@ -104,10 +118,16 @@ class Site:
         self.processes.append(process)
         return process
 
-    def run(self, config: Path, *options: str) -> Result:
+    def run(self, config: Path, *options: object) -> Result:
         """`adaptive-eval run` in this process, to its end."""
-        folder = ["--run-dir", str(self.directory())] if "--run-dir" not in options else []
-        return CliRunner().invoke(app, ["run", str(config), "--display", "plain", *folder, *options])
+        folder = ["--run-dir", self.directory()] if "--run-dir" not in options else []
+        return typed("run", config, "--display", "plain", *folder, *options)
+
+    def finished(self, name: str = "run", **changes: object) -> "RunOutcome":
+        """The outcome of the run of that name with that configuration, which must end by itself."""
+        ended = self.run(self.write(name, **changes), "--run-dir", self.directory(name))
+        assert ended.exit_code in ENDED, ended.output
+        return RunOutcome.of(self.directory(name))
 
     def directory(self, name: str = "run") -> Path:
         """Where the run of that name lies."""
@@ -120,8 +140,7 @@ class Site:
 
     def report(self, form: str = "md", name: str = "run") -> str:
         """`adaptive-eval report` of it."""
-        words = ["report", str(self.directory(name)), "--format", form, "--output", "-"]
-        written = CliRunner().invoke(app, words)
+        written = typed("report", self.directory(name), "--format", form, "--output", "-")
         assert written.exit_code == 0, written.output
         return written.stdout
 
@@ -141,7 +160,7 @@ class EndedRuns:
             cached.mkdir()
             once = Site.make(cached, site.base_url)
             ended = once.run(once.write(directory.name, **changes), "--run-dir", str(cached / directory.name))
-            assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
+            assert ended.exit_code in ENDED, ended.stderr
         shutil.copytree(cached / directory.name, directory)
         return directory
 
@@ -169,6 +188,14 @@ def wait_for_trials(
             return False
         time.sleep(0.005)
     raise TimeoutError(f"no {number} trials within {seconds} s")
+
+
+def printed(process: "WarmProcess | subprocess.Popen[str]", word: str) -> str:
+    """Read what a process prints until a line has this word."""
+    assert process.stdout is not None and process.stderr is not None
+    while word not in (line := process.stdout.readline()):
+        assert line, process.stderr.read()
+    return line
 
 
 def wait_until(met: Callable[[], object], process: "WarmProcess | subprocess.Popen[str]") -> None:

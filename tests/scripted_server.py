@@ -3,15 +3,16 @@
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import yaml
+from command_line import typed
 from small_http import JsonHandler, ThreadedServer, completion, model_list, serving_in_a_thread
 from stored_runs import events_in
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from adaptive_eval.cli import app
 from adaptive_eval.notes import AlarmRaised
 
 AnswerRule = Callable[[str, str, int], str]
@@ -68,8 +69,11 @@ class ScriptedPlace:
     def __init__(self, folder: Path, server: ScriptedServer, questions: int, **usual: object) -> None:
         """`usual`: settings that its runs have unless they are given others."""
         self.folder, self.server, self.run_dir, self._usual = folder, server, folder / "run", usual
-        rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(questions)]
-        (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        self.write_questions(questions)
+
+    def write_questions(self, number: int) -> None:
+        rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(number)]
+        (self.folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
     def config(self, models: Sequence[str | dict[str, str]] = (), **changes: object) -> Path:
         address = {"base_url": self.server.base_url}
@@ -84,12 +88,17 @@ class ScriptedPlace:
         path.write_text(yaml.safe_dump(settings | self._usual | changes))
         return path
 
+    def later(self, name: str = "later") -> "ScriptedPlace":
+        """The same place, where the run has another directory."""
+        place = copy(self)
+        place.run_dir = self.folder / name
+        return place
+
     def run(self, *options: str, **changes: Any) -> Result:
-        config = str(self.config(**changes))
-        return CliRunner().invoke(app, ["run", config, "--run-dir", str(self.run_dir), "--display", "plain", *options])
+        return typed("run", self.config(**changes), "--run-dir", self.run_dir, "--display", "plain", *options)
 
     def report(self, form: str) -> str:
-        return CliRunner().invoke(app, ["report", str(self.run_dir), "--format", form, "-o", "-"]).stdout
+        return typed("report", self.run_dir, "--format", form, "-o", "-").stdout
 
     @property
     def results(self) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from adaptive_eval.machine.notes import note_of
 from adaptive_eval.notes import Event, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.write import RunStore
 
@@ -31,6 +33,13 @@ def stored_trials(directory: Path) -> list[TrialRecord]:
 def stored_events(directory: Path) -> list[Event]:
     with closing(RunReader.open(directory)) as reader:
         return list(reader.events())
+
+
+def stored_results(directory: Path) -> Results:
+    """Those of its results file, which it must have."""
+    results = read_results(directory)
+    assert results is not None
+    return results
 
 
 def events_in(directory: Path, kind: type[Kind]) -> list[Kind]:

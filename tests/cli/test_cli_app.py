@@ -1,7 +1,6 @@
-"""The command line as a whole: `simulate` and `run` together, what is said and loaded, and stops while it begins."""
+"""The command line as a whole: what is said and loaded, and stops while it begins."""
 
 import inspect
-import json
 import os
 import re
 import shlex
@@ -9,58 +8,21 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
 
-import httpx2
 import pytest
 import typer
+from command_line import typed
 from patient_time import HANGS
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, Rejected
-from adaptive_eval.cli import COMMANDS, EXAMPLES, EXIT_CODES, app, load_command
+from adaptive_eval.cli import COMMANDS, EXAMPLES, EXIT_CODES, load_command
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import report_errors
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-u", "-m", "adaptive_eval", "simulate"]
-ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/v1")
-
-
-@pytest.fixture
-def server() -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
-        [*COMMAND, "coins", "--port", "0", "--fault", "server_error=0.1"], stdout=subprocess.PIPE, text=True
-    )
-    yield process
-    process.kill()
-    process.communicate()
-
-
-def next_line(process: "subprocess.Popen[str]") -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
-
-
-@pytest.mark.slow
-def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", tmp_path: Path) -> None:
-    match = ADDRESS.search(next_line(server))
-    assert match is not None
-    config = tmp_path / "run.yaml"
-    config.write_text(
-        "questions: {world: coins}\ngrader: math\ntrials: {min: 2, max: 2}\n"
-        f"models:\n  - {{name: coin-11, base_url: '{match[0]}'}}\n  - {{name: coin-01, base_url: '{match[0]}'}}\n"
-    )
-    result = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(tmp_path / "run"), "--display", "plain"])
-    assert re.search(r"^ *1 +coin-11", result.output, re.MULTILINE)
-    decisions = json.loads((tmp_path / "run" / "results.json").read_bytes())["decisions"]
-    assert decisions["trials"].items() >= {"min": 2, "max": 2, "draw": None, "optimize": "time"}.items()
-    assert (decisions["objective"]["kind"], decisions["stopping"]["confidence"]) == ("ranking", 0.95)
-    assert httpx2.get(match[0] + "/models", timeout=HANGS).json()["data"][0]["id"] == "coin-01"
-    assert 'result="server_error"' in httpx2.get(match[0].removesuffix("/v1") + "/metrics", timeout=HANGS).text
 
 
 def test_an_error_holds_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,9 +33,7 @@ def test_an_error_holds_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixt
     assert not {"\x1b", "\x07", "\r", "\u202e"} & set(message)
 
 
-def test_an_error_breaks_between_words_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_break_between_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     words, command = ["severalwords"] * 20, f"  adaptive-eval run {'long/' * 20}mine.yaml"
@@ -91,12 +51,12 @@ def test_a_key_that_is_not_set_is_a_warning_of_validate(tmp_path: Path, monkeypa
         "  - {name: coin-01, simulate: true, api_key_env: SOME_KEY}\n"
     )
     monkeypatch.delenv("SOME_KEY", raising=False)
-    result = CliRunner().invoke(app, ["validate", str(config)])
+    result = typed("validate", config)
     assert result.exit_code == 0
     assert "is valid" in result.output
     assert "warning: coin-01: api_key_env names the environment variable SOME_KEY, which is not" in result.output
     (tmp_path / ".env").write_text("SOME_KEY=abc")
-    assert "warning" not in CliRunner().invoke(app, ["validate", str(config)]).output
+    assert "warning" not in typed("validate", config).output
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -104,7 +64,7 @@ def test_a_command_says_of_itself_what_the_list_says_of_it(name: str) -> None:
     module = f"{name}_" if iskeyword(name) else name
     function = getattr(import_module(f"adaptive_eval.cli.{module}"), module)
     assert inspect.getdoc(function).startswith(COMMANDS[name])  # type: ignore[union-attr]
-    result = CliRunner().invoke(app, [name, "--help"])
+    result = typed(name, "--help")
     assert result.exit_code == 0
     assert re.search(rf"Usage: .*{name} \[OPTIONS\]", result.output)
     for example in EXAMPLES[name]:
@@ -126,7 +86,7 @@ def test_the_guide_and_the_help_have_the_same_table_of_exit_codes() -> None:
     rows = re.findall(r"^\| (\d) +\| (.*?) +\|$", table, re.MULTILINE)
     assert {int(code): meaning.replace("`", "") for code, meaning in rows} == EXIT_CODES
     assert set(EXIT_CODES) == set(ExitCode)
-    shown = " ".join(CliRunner().invoke(app, ["--help"]).output.split())
+    shown = " ".join(typed("--help").output.split())
     assert all(f"{code.value} {meaning}" in shown for code, meaning in EXIT_CODES.items())
 
 
@@ -148,9 +108,7 @@ HEAVY = {"scipy", "openai", "aiohttp", "httpx2", "sympy", "mpmath", "pandas"}
         ("validate given.yaml", (HEAVY - {"scipy"}) | SLOW_TABLES | {"rich.live"}),
     ],
 )
-def test_what_is_done_without_a_run_does_not_load_what_runs_need(
-    tmp_path: Path, arguments: str, heavy: set[str]
-) -> None:
+def test_what_needs_no_run_does_not_load_what_runs_need(tmp_path: Path, arguments: str, heavy: set[str]) -> None:
     (tmp_path / "given.yaml").write_text(
         "questions: questions.csv\ngrader: exact\nsampling: {max_tokens: 9}\n"
         "models: [{name: a, base_url: 'http://a/v1'}, {name: b, base_url: 'http://b/v1'}]\n"
@@ -171,7 +129,7 @@ def loaded_by(words: list[str], folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("command", [(), ("run",)])
 def test_help_fits_on_a_screen(command: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "80"})
+    result = typed(*command, "--help", COLUMNS="80")
     lines = result.output.splitlines()
     assert len(lines) <= 42 and max(map(len, lines)) <= 80
 
@@ -215,9 +173,7 @@ def test_a_signal_while_a_command_begins_stops_it_as_any_other(tmp_path: Path, n
     assert (done.returncode, done.stdout, done.stderr) == (ExitCode.STOPPED, "", "stopped\n")
 
 
-def test_a_bar_on_a_terminal_is_drawn_when_there_is_news_and_has_no_thread(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bar_is_drawn_without_a_thread(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
     before = threading.active_count()

@@ -15,18 +15,19 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from command_line import typed
 from forging import forging
-from live_runs import ENDED, Site
+from live_runs import ENDED, Site, models_at
 from test_reading_runs_no_code import CASES, REFUSED
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from adaptive_eval.base.errors import ExitCode, StoreError
-from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE
 
 KEY = "sk-0123456789abcdef-of-the-reader"
+WORDS = "some words of the reader"
 CANARY = "canary"
 """In the name of each file, module, folder and data set of the attacker."""
 SEEN: list[str] = []
@@ -77,7 +78,7 @@ def evil() -> Iterator[Evil]:
 def made(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     """A run that has ended, one that caps have stopped, and the configuration of both, which has the key sent."""
     site = Site.make(tmp_path_factory.mktemp("made"), base_url)
-    models = [{"name": name, "base_url": base_url, "api_key_env": "MY_KEY"} for name in ("ada", "bob", "cyd")]
+    models = models_at(base_url, api_key_env="MY_KEY")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MY_KEY", KEY)
         for name, budget in (("RUN", {}), ("OPEN", {"budget": {"trials": 100}})):
@@ -99,6 +100,7 @@ def forge(run: Path, changes: Settings, models: Sequence[Settings], grader: str 
         stored = json.loads(body)
         for model, forged in zip(stored["models"], models, strict=True):
             model.update(forged)
+            model["prompt"]["system"] = "${MY_WORDS}"  # is filled in where the reader's own configuration has it
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored | changes),))
         if grader is not None:
             ((body,),) = database.execute("SELECT value FROM run WHERE key = 'meaning'")
@@ -158,6 +160,7 @@ def workdir(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audit: 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     monkeypatch.setenv("MY_KEY", KEY)
+    monkeypatch.setenv("MY_WORDS", WORDS)
     SEEN.clear()
     yield folder
     assert not list(folder.rglob("ran")), "the attacker's code ran"
@@ -167,7 +170,7 @@ def command(line: str) -> Result:
     """A command of the user's, which is watched."""
     WATCHING.set()
     try:
-        return CliRunner().invoke(app, line.split())
+        return typed(*line.split())
     finally:
         WATCHING.clear()
 
@@ -187,21 +190,20 @@ QUICK = (
 
 @pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "run"), [*((name, "RUN") for name in FORGERIES), ("servers", "OPEN")])
-def test_reading_a_forged_run_starts_no_program_and_sends_no_request(
-    workdir: Path, evil: Evil, name: str, run: str, full: bool
-) -> None:
+def test_a_forged_run_starts_and_sends_nothing(workdir: Path, evil: Evil, name: str, run: str, full: bool) -> None:
     forge(workdir / run, *forgery(name, evil.url, workdir))
     run = shutil.move(workdir / run, workdir / "FORGED").name
     shutil.copytree("FORGED", "COPY")
     for line in READING:
         if full != (line in QUICK):  # the others are long
             done = command(line.replace("RUN", run, 1).replace("--output OUT", "--output OUT --force"))
-            assert done.exception is None or isinstance(done.exception, SystemExit), (line, done.exc_info)
             assert done.exit_code != ExitCode.CONFIGURATION or line in REFUSED or line not in QUICK, (line, done.stderr)
             assert SEEN == [] and evil.got == [], line
-            assert KEY not in done.output, line
+            shown = [done.output]
             for place in (workdir / "REPLAY", workdir / "OUT", workdir / "IMPORTED"):
+                shown += [place.read_bytes().decode("latin-1")] if place.is_file() else []
                 shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+            assert not [text for text in shown if KEY in text or WORDS in text], line
     command(f"validate {CANARY}/q.yaml")
     assert SEEN, "it would have been heard"
 
@@ -214,9 +216,7 @@ def test_graders_of_benchmarks_that_the_run_does_not_have_are_damage(workdir: Pa
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_resumed_forged_run_asks_the_servers_of_the_given_configuration(
-    workdir: Path, evil: Evil, base_url: str, name: str
-) -> None:
+def test_a_resumed_forged_run_asks_the_configured_servers(workdir: Path, evil: Evil, base_url: str, name: str) -> None:
     forge(workdir / "OPEN", *forgery(name, evil.url, workdir))
     done = command("run NEW.yaml --run-dir OPEN --display plain")
     assert done.exit_code in ENDED, done.stderr

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from command_line import typed
+from typer.testing import Result
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.document import read_document
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.settings_text import settings_text
@@ -18,6 +18,7 @@ SMALL, LARGE = "http://localhost:8000/v1#org/small-7b", "large=http://localhost:
 NUMBERS = [{"id": "a", "prompt": "1 + 1?", "answer": 2}, {"id": "b", "prompt": "1 / 2?", "answer": "1/2"}]
 LETTERS = [{"id": n, "prompt": f"Which {n}?", "answer": "B", "choices": ["red", "blue"]} for n in "ab"]
 WORDS = [{"id": "a", "prompt": "1 + 1?", "answer": "2"}, {"id": "b", "prompt": "Of France?", "answer": "Paris"}]
+MODELS = ("--model", SMALL, "--model", LARGE)
 KEY = "sk-proj-abcdefghijkl1234567890"
 
 
@@ -33,12 +34,12 @@ def write_rows(rows: list[dict[str, object]]) -> None:
 
 
 def run(*options: str, file: str = "questions.jsonl") -> Result:
-    return CliRunner().invoke(app, ["run", file, *options])
+    return typed("run", file, *options)
 
 
 def printed(*options: str) -> dict[str, object]:
     """The configuration that options stand for, as printed."""
-    result = run("--model", SMALL, "--model", LARGE, *options, "--print-config")
+    result = run(*MODELS, *options, "--print-config")
     assert result.exit_code == 0, result.stderr
     tree = yaml.safe_load(result.stdout)
     assert isinstance(tree, dict)
@@ -52,38 +53,37 @@ def refused(*options: str, file: str = "questions.jsonl") -> str:
     return result.stderr
 
 
-def test_options_become_sections_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_become_sections_of_a_valid_configuration_without_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LARGE_KEY", KEY)
-    options = ["--key", "large=LARGE_KEY", "--price", "large=1/4", "--price", "small-7b=0/0", "--objective", "best"]
-    tree = printed(
-        *options, "--grader", "math", "--max-trials", "40", "--budget", "20usd", "--set", "stopping.delta=2%"
-    )
-    assert tree == {
-        "name": "questions",
-        "questions": {"path": "questions.jsonl"},
-        "models": [
-            {"name": "small-7b", "base_url": "http://localhost:8000/v1", "model": "org/small-7b"}
-            | {"price": {"input": 0.0, "output": 0.0}},
-            {"name": "large", "base_url": "http://localhost:8001/v1", "model": "org/large-70b"}
-            | {"api_key_env": "LARGE_KEY", "price": {"input": 1.0, "output": 4.0}},
-        ],
-        "grader": {"kind": "math"},
-        "objective": {"kind": "best"},
-        "trials": {"max": 40},
-        "budget": {"usd": 20.0},
-        "stopping": {"delta": "2%"},
-    }
-
-
-def test_the_printed_configuration_is_valid_and_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LARGE_KEY", KEY)
-    header = "models.1.headers.X-Token=Token ${LARGE_KEY}"
-    result = run("--model", SMALL, "--model", LARGE, "--key", "large=LARGE_KEY", "--set", header, "--print-config")
-    assert KEY not in result.output and "Token ${LARGE_KEY}" in result.stdout
+    options = [
+        "--key",
+        "large=LARGE_KEY",
+        "--price",
+        "large=1/4",
+        "--price",
+        "small-7b=0/0",
+        "--objective",
+        "best",
+        "--grader",
+        "math",
+    ]
+    options += ["--max-trials", "40", "--budget", "20usd", "--set", "stopping.delta=2%"]
+    options += ["--set", "models.1.headers.X-Token=Token ${LARGE_KEY}"]
+    tree = printed(*options)
+    small, large = tree.pop("models")  # type: ignore[misc]
+    address = {"name": "small-7b", "base_url": "http://localhost:8000/v1", "model": "org/small-7b"}
+    assert small == address | {"price": {"input": 0.0, "output": 0.0}}
+    address = {"name": "large", "base_url": "http://localhost:8001/v1", "model": "org/large-70b"}
+    assert large.pop("headers") == {"X-Token": "Token ${LARGE_KEY}"}
+    assert large == address | {"api_key_env": "LARGE_KEY", "price": {"input": 1.0, "output": 4.0}}
+    decided = {"objective": {"kind": "best"}, "trials": {"max": 40}, "stopping": {"delta": "2%"}}
+    graded = {"questions": {"path": "questions.jsonl"}, "grader": {"kind": "math"}}
+    assert tree == {"name": "questions", "budget": {"usd": 20.0}, **graded, **decided}
+    result = run(*MODELS, *options, "--print-config")
+    assert KEY not in result.output
     Path("mine.yaml").write_text(result.stdout)
-    config = load_config(Path("mine.yaml"))
-    assert [model.name for model in config.models] == ["small-7b", "large"]
-    assert config.models[1].headers["X-Token"].get_secret_value() == f"Token {KEY}"
+    token = load_config(Path("mine.yaml")).models[1].headers["X-Token"]
+    assert token.get_secret_value() == f"Token {KEY}"
 
 
 def test_settings_as_text_are_read_as_they_were() -> None:
@@ -99,7 +99,7 @@ def test_settings_as_text_are_read_as_they_were() -> None:
 )
 def test_the_grader_follows_from_answers_of_a_plain_form(rows: list[dict[str, object]], grader: str, why: str) -> None:
     write_rows(rows)
-    result = run("--model", SMALL, "--model", LARGE, "--print-config")
+    result = run(*MODELS, "--print-config")
     assert yaml.safe_load(result.stdout)["grader"] == {"kind": grader}
     assert f"grader: {grader}, since {why} (another one: --grader)" in result.stderr
 
@@ -123,7 +123,7 @@ def test_the_prompt_has_the_choices_unless_the_question_names_them() -> None:
 )
 def test_a_grader_that_does_not_follow_is_refused(rows: list[dict[str, object]], why: str) -> None:
     write_rows(rows)
-    message = refused("--model", SMALL, "--model", LARGE)
+    message = refused(*MODELS)
     assert why in message and "add --grader with one of exact, choice, numeric, contains, math, json" in message
     assert printed("--grader", "exact")["grader"] == {"kind": "exact"}
     assert printed("--set", "grader=contains")["grader"] == "contains"
@@ -137,21 +137,16 @@ def test_names_on_the_command_line_are_no_variables(monkeypatch: pytest.MonkeyPa
 
 
 def test_equal_names_are_told_apart_by_their_servers() -> None:
-    urls = (
-        "http://localhost:8000/v1#org/small",
-        "http://localhost:8001/v1#org/small",
-        "http://localhost:8001/v1#my/small",
-    )
-    tree = printed(
-        *(word for url in urls for word in ("--model", url)), "--model", "x=http://localhost:8002/v1#org/small"
-    )
+    places = ("8000/v1#org/small", "8001/v1#org/small", "8001/v1#my/small")
+    urls = (*(f"http://localhost:{place}" for place in places), "x=http://localhost:8002/v1#org/small")
+    tree = printed(*(word for url in urls for word in ("--model", url)))
     names = [model["name"] for model in tree["models"]]  # type: ignore[attr-defined]
     assert names == ["small-7b", "large", "small@localhost:8000", "small@localhost:8001", "my/small", "x"]
 
 
 @pytest.mark.parametrize("given", [f"large={KEY}", KEY, "large=abcdefgh1234ijklmnop5678", "large=", "=LARGE_KEY"])
 def test_a_key_in_place_of_its_variable_is_refused_and_not_shown(given: str) -> None:
-    message = refused("--model", SMALL, "--model", LARGE, "--key", given)
+    message = refused(*MODELS, "--key", given)
     assert "--key must be a model's name and the environment variable with its key" in message
     assert given.rpartition("=")[2] == "" or given.rpartition("=")[2] not in message or given == "=LARGE_KEY"
 
@@ -164,7 +159,7 @@ def test_missing_file_is_reported_before_a_server_is_asked() -> None:
 
 def test_a_variable_that_is_not_set_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LARGE_KEY", raising=False)
-    options = ("--model", SMALL, "--model", LARGE, "--key", "large=LARGE_KEY")
+    options = (*MODELS, "--key", "large=LARGE_KEY")
     message = refused(*options)
     assert "the variable LARGE_KEY is not set" in message and "must be a model's name" not in message
     Path(".env").write_text("LARGE_KEY=abc")
@@ -181,12 +176,12 @@ def test_a_variable_that_is_not_set_is_refused_by_name(monkeypatch: pytest.Monke
         (["--model", "http://localhost/v1?token=my-password"], "without user, password and query"),
         (["--model", SMALL], "models must be two or more for the objective ranking, but got 1"),
         (["--model", SMALL, "--model", SMALL], "must have different names, but small-7b@localhost:8000 is there twice"),
-        (["--model", SMALL, "--model", LARGE, "--price", "big=1/2"], "--price: no model has the name 'big'; the names"),
-        (["--model", SMALL, "--model", LARGE, "--key", "big=PATH"], "the names are small-7b, large"),
-        (["--model", SMALL, "--model", LARGE, "--grader", "maths"], "grader must be one of exact"),
-        (["--model", SMALL, "--model", LARGE, "-T", "a=1"], "--task-arg is for tasks of Inspect"),
+        ([*MODELS, "--price", "big=1/2"], "--price: no model has the name 'big'; the names"),
+        ([*MODELS, "--key", "big=PATH"], "the names are small-7b, large"),
+        ([*MODELS, "--grader", "maths"], "grader must be one of exact"),
+        ([*MODELS, "-T", "a=1"], "--task-arg is for tasks of Inspect"),
         (["--model", SMALL, "--model", "gpt=https://api.openai.com/v1#x", "--budget", "5usd"], "--price NAME=IN/OUT"),
-        (["--model", SMALL, "--model", LARGE, "--set", "questions.path=no.jsonl"], "no.jsonl does not exist"),
+        ([*MODELS, "--set", "questions.path=no.jsonl"], "no.jsonl does not exist"),
     ],
 )
 def test_a_wrong_option_is_refused(options: list[str], message: str) -> None:
@@ -200,25 +195,25 @@ def test_a_wrong_option_is_refused(options: list[str], message: str) -> None:
 )
 def test_other_commands_take_the_options_of_run(command: list[str], last: str) -> None:
     """And say the same as about the configuration that the options stand for."""
-    options = ["--model", SMALL, "--model", LARGE, "--objective", "best", "--max-trials", "40", "--budget", "90trials"]
+    options = [*MODELS, "--objective", "best", "--max-trials", "40", "--budget", "90trials"]
     Path("mine.yaml").write_text(run(*options, "--print-config").stdout)
-    shown = [CliRunner().invoke(app, [*command, *words]) for words in (["questions.jsonl", *options], ["mine.yaml"])]
+    shown = [typed(*command, *words) for words in (["questions.jsonl", *options], ["mine.yaml"])]
     assert [result.exit_code for result in shown] == [0, 0], shown[0].output
     (*said, next_step), (*said_of_file, _) = (
         result.stdout.replace("mine.yaml", "questions.jsonl").splitlines() for result in shown
     )
     assert said == said_of_file and any("objective best" in line and "40 trials per question" in line for line in said)
     assert next_step == f"Next: {shlex.join(['adaptive-eval', 'run', 'questions.jsonl', *options])}{last}"
-    without = CliRunner().invoke(app, [*command, "questions.jsonl"])
+    without = typed(*command, "questions.jsonl")
     assert without.exit_code == ExitCode.CONFIGURATION and "name the servers of the models" in without.stderr
 
 
 def test_options_have_no_place_beside_a_configuration() -> None:
     Path("mine.yaml").write_text("questions: questions.jsonl")
     assert "--grader is for files of questions and tasks of Inspect" in refused("--grader", "math", file="mine.yaml")
-    Path("mine.yaml").write_text(run("--model", SMALL, "--model", LARGE, "--print-config").stdout)
+    Path("mine.yaml").write_text(run(*MODELS, "--print-config").stdout)
     assert "mine.yaml is the configuration; --print-config is for" in refused("--print-config", file="mine.yaml")
-    message = refused("--model", SMALL, "--model", LARGE, file="questions.txt")
+    message = refused(*MODELS, file="questions.txt")
     assert "questions.txt would be a task of Inspect, which has no address as --model; a file of questions" in message
     message = refused("--command", "a=x", file="inspect_evals/gpqa_diamond")
     assert "--command is for files of questions, and inspect_evals/gpqa_diamond is a task of Inspect" in message
@@ -269,9 +264,8 @@ def test_commands_and_servers_may_be_compared() -> None:
     assert tree["grader"] == {"kind": "numeric"}
     write_rows(WORDS)
     assert "add --grader with one of" in refused("--model", SMALL, "--command", "agent=./agent")
-    assert "reported takes the scores that commands report, and small-7b is no command" in refused(
-        "--model", SMALL, "--command", "agent=./agent", "--grader", "reported"
-    )
+    message = refused("--model", SMALL, "--command", "agent=./agent", "--grader", "reported")
+    assert "reported takes the scores that commands report, and small-7b is no command" in message
 
 
 @pytest.mark.parametrize(

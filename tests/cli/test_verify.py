@@ -11,13 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import typed
 from forging import forging
 from live_runs import Site
 from played import Played, prepared
-from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.exchange.export import EXPORTS
 from adaptive_eval.report import trial_sums
 from adaptive_eval.report.trial_sums import TrialSums
@@ -26,10 +25,6 @@ from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.packing import compress
 
 FLIPS = [20, pytest.param(80, marks=pytest.mark.slow)]
-
-
-def command(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def answers(directory: Path) -> object:
@@ -64,13 +59,13 @@ def copy(done: Site, tmp_path: Path) -> Path:
 
 
 def test_a_run_is_intact(done: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = command("verify", done.directory())
+    result = typed("verify", done.directory())
     assert result.exit_code == 0, result.output
     assert result.output.endswith("intact\n")
     assert "note" not in result.output
     once = replace(verify_run(done.directory()), looks=1)
     monkeypatch.setattr(sys.modules["adaptive_eval.cli.verify"], "verify_run", lambda run: once)
-    assert " trials, 1 look, results" in command("verify", done.directory()).output
+    assert " trials, 1 look, results" in typed("verify", done.directory()).output
 
 
 @pytest.mark.parametrize("flips", FLIPS)
@@ -79,8 +74,7 @@ def test_every_flip_in_an_answer_is_noticed(done: Site, tmp_path: Path, flips: i
     for number in range(flips):
         run = Path(shutil.copytree(done.directory(), tmp_path / f"{number}"))
         place = flip(run / DATABASE_FILE, rng)
-        result = command("verify", run)
-        assert isinstance(result.exception, SystemExit | None), result.exception
+        result = typed("verify", run)
         noticed += result.exit_code != 0
         assert result.exit_code == ExitCode.FAILED or answers(run) == before, f"byte {place}: {result.output}"
         shutil.rmtree(run)
@@ -93,26 +87,23 @@ def test_every_flip_of_the_results_is_noticed(copy: Path, flips: int) -> None:
     data = path.read_bytes()
     for _ in range(flips):
         place = flip(path, rng)
-        result = command("verify", copy)
+        result = typed("verify", copy)
         harmless = place >= len(data) - 24 and "note: results.json has no checksum" in result.output
         assert result.exit_code == ExitCode.FAILED or harmless, (place, result.output)
         path.write_bytes(data)
 
 
-def test_results_of_more_than_is_stored_are_noticed(copy: Path) -> None:
+def test_results_that_do_not_fit_what_is_stored_are_noticed(copy: Path) -> None:
     with closing(sqlite3.connect(copy / DATABASE_FILE)) as connection, connection:
         connection.execute("DELETE FROM trials WHERE seq = (SELECT max(seq) FROM trials)")
     (copy / "lock").unlink()
-    result = command("verify", copy)
+    result = typed("verify", copy)
     assert result.exit_code == ExitCode.FAILED
     assert "they belong to different runs, or trials are lost" in result.stderr
-
-
-def test_a_report_without_its_counts_is_named(copy: Path) -> None:
     with forging(copy) as database:
         database.execute("UPDATE cells SET look = look + 1")
-    assert "is damaged" in command("report", copy, "--format", "json").stderr
-    result = command("verify", copy)
+    assert "is damaged" in typed("report", copy, "--format", "json").stderr
+    result = typed("verify", copy)
     assert result.exit_code == ExitCode.FAILED and ": its counts are missing\n" in result.stderr
 
 
@@ -142,17 +133,17 @@ def changed(sums: TrialSums) -> Iterator[TrialSums]:
 
 def test_sums_that_are_not_those_of_the_trials_are_found(tmp_path: Path) -> None:
     run, sums = summed(tmp_path)
-    assert command("verify", run).output.endswith("intact\n")
+    assert typed("verify", run).output.endswith("intact\n")
     bodies = [(b"".join(one.to_parts()), "than the trials") for one in changed(sums)]
     for body, fault in [*bodies, (b"[[], []]", "cannot be sums over trials of the run")]:
         with forging(run) as database:
             database.execute("UPDATE sums SET body = ?", (compress(body),))
-        result = command("verify", run)
+        result = typed("verify", run)
         assert result.exit_code == ExitCode.FAILED and "damaged: sums: the row " in result.stderr
         assert fault in result.stderr and "in 1 place." in result.stderr, result.stderr
     with forging(run) as database:
         database.execute("UPDATE sums SET body = 'no zlib'")
-    assert command("verify", run).exit_code == ExitCode.FAILED
+    assert typed("verify", run).exit_code == ExitCode.FAILED
 
 
 READING = [
@@ -164,13 +155,11 @@ READING = [
 
 
 @pytest.mark.parametrize("line", READING)
-def test_every_command_that_reads_a_run_reports_a_changed_answer(
-    done: Site, copy: Path, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readers_report_a_changed_answer(done: Site, copy: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(done.folder)
     with closing(sqlite3.connect(copy / DATABASE_FILE)) as connection, connection:
         connection.execute("UPDATE trials SET category = 1 - category WHERE seq = (SELECT max(seq) FROM trials)")
     out = copy.with_name("out")
-    result = command(*line.replace("RUN", str(copy)).replace("OUT", str(out)).split())
+    result = typed(*line.replace("RUN", str(copy)).replace("OUT", str(out)).split())
     assert result.exit_code == ExitCode.FAILED and "damaged" in result.stderr, result.output
     assert not out.exists()

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import zstandard
+from command_line import typed
 from stored_runs import stored_trials
-from typed import typed
 from typer.testing import Result
 
 STORED, DEFLATED, ZSTANDARD = 0, 8, 93

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import typed
 from logs import imported, outcomes
 from numpy.typing import NDArray
 from small_run import MODELS, QUESTIONS, make_run, make_trial, ragged
-from typed import typed
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.exchange.export import export

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import typed
 from gated import GatedServer
 from live_runs import Site, small_world, wait_for_trials
 from patient_time import HANGS
 from small_run import make_run, ragged
-from typed import typed
 
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.exchange.export import EXPORTS, export

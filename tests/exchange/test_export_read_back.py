@@ -8,10 +8,10 @@ from time import time
 
 import numpy as np
 import pytest
+from command_line import typed
 from logs import lines, outcomes, taken
 from small_run import make_run, ragged
 from stored_runs import stored_header
-from typed import typed
 
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.exchange.detect import log_files, read_records

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
+from command_line import typed
 from logs import header, inspect_log, lines, outcomes, refusal, sample, taken
 from scripted_server import ScriptedServer, scripted_server
 from stored_runs import events_in, stored_header
-from typed import typed
 from typer.testing import Result
 
 from adaptive_eval.base.errors import ExitCode

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from command_line import typed
 from live_runs import ENDED, RunOutcome, Site
 from logs import lines, outcomes, refusal, taken
 from small_run import MODELS, QUESTIONS, make_run, make_trial
 from stored_runs import events_in, store_records, stored_events, stored_header, stored_trials
 from thoroughness import first_of
-from typed import typed
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.base.seeds import hashed_base

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from command_line import typed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logs import lines, lm_eval_row, outcomes, refusal, taken
 from stored_runs import stored_header
 from thoroughness import examples
-from typed import typed
 
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.gather import RepeatFilter

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
+from command_line import typed
 from live_runs import ENDED
 from small_http import JsonHandler, ThreadedServer, serving_in_a_thread
 from stored_runs import stored_header, stored_trials
-from typed import typed
 
 pytestmark = pytest.mark.harness
 pytest.importorskip("inspect_evals")

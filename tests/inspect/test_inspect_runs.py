@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
+from command_line import typed
 from document_blocks import ROOT, blocks_of
 from gated import GatedServer
 from inspect_logs import read_log
@@ -28,7 +29,6 @@ from patient_time import HANGS
 from stored_runs import events_in, stored_header
 from task_runs import SKILLS, done, run, scripted, write
 from thoroughness import sizes
-from typed import typed
 from typer.testing import Result
 
 from adaptive_eval.base.errors import ExitCode

@@ -12,11 +12,11 @@ from urllib.parse import quote
 import pytest
 import yaml
 import zipfile_zstd  # noqa: F401 (reads the logs of Inspect, whatever the version of Python)
+from command_line import typed
 from contrary_server import Asked, Reply, answer, listening
 from inspect_logs import read_log
 from live_runs import ENDED
 from stored_runs import stored_events, stored_header, stored_trials
-from typed import typed
 
 KEY = "sk/a1b2c3d4+e5f6g7h8i9j0k1l2m3n4o5p6"
 TASK = """

@@ -18,12 +18,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from browsing import Tabs
+from command_line import typed
 from live_runs import MODELS, EndedRuns, Site
 from patient_time import HANGS
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.labels.site import LabellingSite, label_assets, label_page
 from adaptive_eval.report.label_file import read_labels
@@ -89,18 +88,16 @@ def test_requests_without_the_secret_of_the_address_change_nothing(
     assert not read_labels(run)
 
 
-def test_a_label_that_cannot_be_written_is_reported(
-    run: Path, served: LabellingSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_label_is_reported(run: Path, served: LabellingSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also before anything is shown, as on a disk that is only read."""
     (run / "labels.jsonl").symlink_to("elsewhere")
     response = asked(served, "label?place=1&label=correct")
     assert response.status == 503 and b"is a link" in response.body
-    begun = CliRunner().invoke(app, ["label", str(run)])
+    begun = typed("label", run)
     assert begun.exit_code == ExitCode.FAILED and "is a link" in begun.stderr and not begun.stdout
     (run / "labels.jsonl").unlink()
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
-    begun = CliRunner().invoke(app, ["label", str(run)])
+    begun = typed("label", run)
     assert begun.exit_code == ExitCode.FAILED and "cannot be written; label a copy of the run" in begun.stderr
 
 
@@ -151,12 +148,8 @@ def test_a_whole_life_over_http(run: Path) -> None:
 
 
 def test_two_things_at_once_are_refused(run: Path) -> None:
-    for options in (
-        ["--from", "labels.csv", "--show"],
-        ["--port", "5000", "--show"],
-        ["--port", "0", "--from", "labels.csv"],
-    ):
-        assert CliRunner().invoke(app, ["label", str(run), *options]).exit_code == ExitCode.CONFIGURATION
+    for options in ("--from labels.csv --show", "--port 5000 --show", "--port 0 --from labels.csv"):
+        assert typed("label", run, *options.split()).exit_code == ExitCode.CONFIGURATION
 
 
 @pytest.mark.browser

@@ -21,35 +21,9 @@ from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.machine import events
 from adaptive_eval.machine.alarms import AlarmSettings
 from adaptive_eval.machine.charges import Charge
-from adaptive_eval.machine.events import (
-    Abort,
-    Allow,
-    Answered,
-    Cancel,
-    Capacity,
-    Committed,
-    Event,
-    Failed,
-    Finish,
-    GradeAnswer,
-    Graded,
-    GradingCutOff,
-    JudgeAnswer,
-    Opened,
-    Received,
-    Regrade,
-    Send,
-    Setting,
-    Stop,
-    Tick,
-    Ungraded,
-    Unservable,
-    VerdictWasted,
-    Wasted,
-    Write,
-)
 from adaptive_eval.machine.facts import facts_of
 from adaptive_eval.machine.follow_up import RequestFailure
 from adaptive_eval.machine.machine import Machine
@@ -173,7 +147,7 @@ class Disk:
             self._sums = paid, held
         return self._sums
 
-    def stages(self, settings: Sequence[Setting]) -> list[Stage]:
+    def stages(self, settings: Sequence[events.Setting]) -> list[Stage]:
         """The stages of the run, the last with the current settings."""
         ends = [
             SettingsEnd(seq, note.body["looks"], note.body["has_looked"])
@@ -253,26 +227,26 @@ class World:
         shape = self.models, self.questions
         self.p = np.random.default_rng(seed).beta(0.7, 0.7, shape) * np.linspace(1, 0.4, self.models)[:, None]
         self.generated = 0
-        self.jobs: dict[Key, Received] = {}
+        self.jobs: dict[Key, events.Received] = {}
         """Results at the batch service that nobody has stored yet."""
         self.asked: Counter[Key] = Counter()
         self.grader_works = False
 
-    def received(self, key: Key) -> Received:
+    def received(self, key: Key) -> events.Received:
         tokens = 1 + int(LONGEST * share_of(self.seed, "tokens", key) * 0.999)
         seconds = 1.0 + key[0] * 2 + round(share_of(self.seed, "seconds", key), 3)
         answer = Answer(answer_text(self.seed, key), "stop", key[2], "here", seconds, completion_tokens=tokens)
-        return Received(key[2], answer, Cost(tokens, tokens / 1024), seconds, reserve=self.verdict)
+        return events.Received(key[2], answer, Cost(tokens, tokens / 1024), seconds, reserve=self.verdict)
 
     def category(self, key: Key) -> int:
         return int(share_of(self.seed, key) < self.p[key[:2]])
 
-    def graded(self, key: Key) -> Graded:
+    def graded(self, key: Key) -> events.Graded:
         tokens = 1 + int(VERDICT * share_of(self.seed, "verdict", key) * 0.999) if self.kind.judged else 0
         cost = Cost(tokens, tokens / 1024)
         if not self.grader_works and share_of(self.seed, "broken", key) < self.kind.broken:
-            return Graded(key, None, GradeDetails(error="cannot be read"), cost)
-        return Graded(key, self.category(key), GradeDetails(), cost)
+            return events.Graded(key, None, GradeDetails(error="cannot be read"), cost)
+        return events.Graded(key, self.category(key), GradeDetails(), cost)
 
     @property
     def verdict(self) -> Cost:
@@ -281,7 +255,7 @@ class World:
     def is_dead(self, key: Key) -> bool:
         return self.kind.special in ("refuses", "down") and key[0] == self.models - 1 and key[2] >= 4
 
-    def setting(self, roster: Sequence[int], trials: Trials) -> Setting:
+    def setting(self, roster: Sequence[int], trials: Trials) -> events.Setting:
         kind, models = self.kind, len(roster)
         worst = Cost(LONGEST, LONGEST / 1024).plus(self.verdict)
         if not kind.bounded and kind.is_capped:
@@ -296,7 +270,7 @@ class World:
         plan = Plan(
             bench, rule=rule, prior="uniform", trials=trials, pace=kind.pace, budget=budget, stops_on_alarm=False
         )
-        return Setting(
+        return events.Setting(
             plan,
             tuple(roster),
             slots=dict.fromkeys(roster, 10**6 if kind.remembers else 4),
@@ -323,7 +297,7 @@ class Start:
         self,
         world: World,
         disk: Disk,
-        settings: Sequence[Setting],
+        settings: Sequence[events.Setting],
         chance: random.Random,
         *,
         kill_at: int = 0,
@@ -333,9 +307,9 @@ class Start:
         self.world, self.disk, self.settings, self.chance, self.kill_at = world, disk, settings, chance, kill_at
         self.is_troubled = is_troubled
         self.machine = Machine(settings[-1])
-        self.inbox: list[Event] = []
+        self.inbox: list[events.Event] = []
         self.groups: list[Sequence[Row]] = []
-        self.hesitating: dict[int, Send] = {}
+        self.hesitating: dict[int, events.Send] = {}
         """Requests that wait for permission to be repeated."""
         self.judging: dict[Key, Trial] = {}
         self.cut_off: set[Key] = set()
@@ -381,12 +355,12 @@ class Start:
         self.machine = self.replayed()
         self.moment()
         if self.stopped:
-            self.do(Stop(at_once=self.stopped > 1))
-        self.do(Tick(self.seconds))
+            self.do(events.Stop(at_once=self.stopped > 1))
+        self.do(events.Tick(self.seconds))
         for key in [key for key in self.world.jobs if key[0] not in self.settings[-1].roster]:
             del self.world.jobs[key]  # of a model that was taken out, which nobody collects
         claims = [key for key, (_, trial) in disk.trials.items() if trial.state is RESERVED and key in self.world.jobs]
-        self.do(Opened(claims, in_flight=dict(disk.in_flight)))
+        self.do(events.Opened(claims, in_flight=dict(disk.in_flight)))
 
     def replayed(self) -> Machine:
         disk, stages = self.disk, self.disk.stages(self.settings)
@@ -410,9 +384,9 @@ class Start:
             was_asked = is_reserved and asked < AT_ONCE
             asked += was_asked
             spent -= trial.verdict.tokens * (is_reserved and not was_asked)
-            answers.append(Ungraded(seq, trial, self.world.verdict, was_asked))
+            answers.append(events.Ungraded(seq, trial, self.world.verdict, was_asked))
         self.machine = Machine(self.settings[-1], seq=self.disk.last, spent=Cost(spent, spent / 1024), has_grades=True)
-        self.do(Regrade(answers))
+        self.do(events.Regrade(answers))
         while not self.ended:
             self.step()
         self.ended = ""
@@ -426,13 +400,13 @@ class Start:
         if self.is_troubled and kind.stops and drawn < 0.004:
             at_once = self.chance.random() < 0.3
             self.stopped = 2 if at_once or self.stopped else 1
-            self.do(Stop(at_once))
+            self.do(events.Stop(at_once))
         elif self.is_troubled and drawn < 0.02 and not kind.remembers:
             model = self.chance.choice(machine.setting.roster)
-            self.do(Capacity(model, self.chance.choice([0, 1, 4])))
+            self.do(events.Capacity(model, self.chance.choice([0, 1, 4])))
         elif drawn < 0.05:
             self.seconds += 1.0
-            self.do(Tick(self.seconds))
+            self.do(events.Tick(self.seconds))
         elif self.groups and drawn < 0.35:
             self.commit()
         elif self.inbox:
@@ -447,12 +421,12 @@ class Start:
         machine = self.machine
         down = [model for model in machine.setting.roster if not machine.slots.get(model)]
         if down:
-            self.do(Capacity(self.chance.choice(down), 4))
+            self.do(events.Capacity(self.chance.choice(down), 4))
         elif machine._is_aborted and machine.is_quiet:
             self.ended = "aborted"
         elif machine.refused:
             self.moments += 3
-            self.do(Tick(self.seconds))
+            self.do(events.Tick(self.seconds))
         else:
             raise AssertionError("nothing happens any more")
 
@@ -468,7 +442,7 @@ class Start:
             if isinstance(record, Trial) and record.state is not RESERVED:
                 self.world.jobs.pop(record.key, None)
         self.moment()  # dies between the commit and its news
-        self.do(Committed(rows))
+        self.do(events.Committed(rows))
         if self.machine.is_live and not self.machine.is_regrading and self.chance.random() < 0.01:
             self.audit()
 
@@ -481,31 +455,31 @@ class Start:
                 counts[trial.model] += is_sent
         return dict(+counts)
 
-    def do(self, event: Event) -> None:
+    def do(self, event: events.Event) -> None:
         for action in self.machine.handle(event, self.moments):
             match action:
-                case Write(rows):
+                case events.Write(rows):
                     self.groups.append(rows)
-                case Send():
+                case events.Send():
                     self.send(action)
-                case GradeAnswer(trial):
+                case events.GradeAnswer(trial):
                     self.inbox.append(self.world.graded(trial.key)._replace(cost=NO_COST))
-                case JudgeAnswer(trial):
+                case events.JudgeAnswer(trial):
                     self.judging[trial.key] = trial
                     self.judge(trial.key)
-                case Allow(target, allowed):
+                case events.Allow(target, allowed):
                     self.on_allow(target, allowed)
-                case Cancel(requests, gradings):
+                case events.Cancel(requests, gradings):
                     self.cancel(requests, gradings)
-                case Abort():
+                case events.Abort():
                     self.events["aborted"] += 1
-                case Finish(reason):
+                case events.Finish(reason):
                     self.ended = "stopped" if reason is None else reason.value
             self.moment()
 
     # -- servers --------------------------------------------------------------------------------------------------
 
-    def send(self, send: Send) -> None:
+    def send(self, send: events.Send) -> None:
         request = send.request
         for key in request.keys:
             stored = self.disk.trials.get(key)
@@ -519,51 +493,51 @@ class Start:
         else:
             self.ask(send)
 
-    def hand_in(self, send: Send) -> None:
+    def hand_in(self, send: events.Send) -> None:
         """A batch service has the request even if the process dies; results arrive one by one."""
         request, world = send.request, self.world
         for key in request.keys:
             if send.claimed and self.chance.random() < 0.1:  # it has lost it
                 world.jobs.pop(key, None)
-                self.inbox.append(Failed(request.id, RequestFailure.GONE))
+                self.inbox.append(events.Failed(request.id, RequestFailure.GONE))
                 continue
             assert send.claimed or key not in world.jobs, "the service is asked for what it still has"
             if key not in world.jobs:
                 world.jobs[key] = world.received(key)
                 world.generated += world.jobs[key].cost.tokens
                 world.asked[key] += 1
-            self.inbox.append(Answered(request.id, [world.jobs[key]]))
+            self.inbox.append(events.Answered(request.id, [world.jobs[key]]))
 
-    def ask(self, send: Send) -> None:
+    def ask(self, send: events.Send) -> None:
         request, world, drawn = send.request, self.world, self.chance.random()
         received = [world.received(key) for key in request.keys]
         if any(map(world.is_dead, request.keys)):
             if world.kind.special == "down" and self.machine.caps.answered:  # else it is an error of the run
-                self.inbox.append(Unservable(request.model, "all its servers are gone"))
-            self.inbox.append(Failed(request.id, RequestFailure.UNAVAILABLE, "its server refuses requests"))
+                self.inbox.append(events.Unservable(request.model, "all its servers are gone"))
+            self.inbox.append(events.Failed(request.id, RequestFailure.UNAVAILABLE, "its server refuses requests"))
             return
         world.generated += sum(answer.cost.tokens for answer in received)
         for key in request.keys:
             world.asked[key] += 1
         if drawn < 0.03 * self.is_troubled:
             waits = self.machine.caps.are_set
-            self.inbox.append(Wasted(request.model, request.size, None, request.id if waits else None))
+            self.inbox.append(events.Wasted(request.model, request.size, None, request.id if waits else None))
             self.events["lost"] += 1
             if waits:
                 self.hesitating[request.id] = send
             else:
                 self.ask(send)
         elif drawn < 0.04 * self.is_troubled:
-            self.inbox.append(Failed(request.id, RequestFailure.LOST))
+            self.inbox.append(events.Failed(request.id, RequestFailure.LOST))
         else:
-            self.inbox.append(Answered(request.id, received))
+            self.inbox.append(events.Answered(request.id, received))
 
     def judge(self, key: Key) -> None:
         graded = self.world.graded(key)
         if self.machine.caps.are_set and self.chance.random() < 0.03 * self.is_troubled:
             vote = min(VOTE, graded.cost.tokens)
             self.world.generated += vote
-            self.inbox.append(VerdictWasted(key, Cost(VERDICT, VERDICT / 1024)))
+            self.inbox.append(events.VerdictWasted(key, Cost(VERDICT, VERDICT / 1024)))
         else:
             self.world.generated += graded.cost.tokens
             self.inbox.append(graded)
@@ -574,38 +548,42 @@ class Start:
                 if allowed:
                     self.ask(send)
                 else:
-                    self.inbox.append(Failed(target, RequestFailure.NOT_ALLOWED))
+                    self.inbox.append(events.Failed(target, RequestFailure.NOT_ALLOWED))
         elif target in self.cut_off:
             return
         elif allowed:
             self.judge(target)
         else:
-            self.inbox.append(Graded(target, None, GradeDetails(error="its reply was lost"), NO_COST))
+            self.inbox.append(events.Graded(target, None, GradeDetails(error="its reply was lost"), NO_COST))
 
     def cancel(self, requests: Sequence[int], gradings: Sequence[Key]) -> None:
         """Some were answered just before."""
         for number in requests:
             if self.hesitating.pop(number, None) is not None:
-                waiting = [event for event in self.inbox if isinstance(event, Wasted) and event.request == number]
+                waiting = [
+                    event for event in self.inbox if isinstance(event, events.Wasted) and event.request == number
+                ]
                 self.inbox = [event for event in self.inbox if event not in waiting] + [
                     event._replace(request=None) for event in waiting
                 ]
-                self.inbox.append(Failed(number, RequestFailure.NOT_SENT))
+                self.inbox.append(events.Failed(number, RequestFailure.NOT_SENT))
                 continue
             pending = [
-                event for event in self.inbox if isinstance(event, Answered | Failed) and event.request == number
+                event
+                for event in self.inbox
+                if isinstance(event, events.Answered | events.Failed) and event.request == number
             ]
             if pending and self.chance.random() < 0.7:
                 self.inbox = [event for event in self.inbox if event not in pending]
-                self.inbox.append(Failed(number, RequestFailure.CUT_OFF))
+                self.inbox.append(events.Failed(number, RequestFailure.CUT_OFF))
         for key in gradings:
-            pending = [event for event in self.inbox if isinstance(event, Graded) and event.key == key]
-            asked = [event for event in self.inbox if isinstance(event, VerdictWasted) and event.key == key]
+            pending = [event for event in self.inbox if isinstance(event, events.Graded) and event.key == key]
+            asked = [event for event in self.inbox if isinstance(event, events.VerdictWasted) and event.key == key]
             if asked or not pending or self.chance.random() < 0.7:
                 self.inbox = [event for event in self.inbox if event not in pending and event not in asked]
                 self.inbox += asked
                 self.cut_off.add(key)
-                self.inbox.append(GradingCutOff(key))
+                self.inbox.append(events.GradingCutOff(key))
 
     # -- what holds -----------------------------------------------------------------------------------------------
 
@@ -613,8 +591,8 @@ class Start:
         """Check that the machine's state equals that of a new machine read from disk, and fresh counts."""
         machine, again = self.machine, self.replayed()
         if machine.controller.finished is not None and again.controller.finished is None:
-            again.handle(Tick(self.seconds))  # it ends where nothing is in flight, and no trial fits or no time is left
-            again.handle(Opened())
+            again.handle(events.Tick(self.seconds))  # it ends where no trial fits or no time is left
+            again.handle(events.Opened())
         states = Counter(trial.state for trial in machine.trials.values())
         assert +machine.counts == states, "a count differs from the table"
         in_flight = Counter(request.model for request, _ in machine.requests.values())
@@ -645,13 +623,8 @@ def decisions(machine: Machine) -> list[object]:
 
 def sums(machine: Machine) -> dict[int, list[object]]:
     """The account by model, without models that cost nothing."""
-    by_model = {}
+    by_model = dict[int, list[object]]()
     for model, account in machine.account.models.items():
-        by_model[model] = [
-            account.answers,
-            account.paid.cost,
-            account.held.cost,
-            account.charged.cost,
-            account.verdicts.cost,
-        ]
+        parts = (account.paid, account.held, account.charged, account.verdicts)
+        by_model[model] = [account.answers, *(part.cost for part in parts)]
     return {model: parts for model, parts in sorted(by_model.items()) if parts != [0, *[NO_COST] * 4]}

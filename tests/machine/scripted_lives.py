@@ -18,20 +18,14 @@ def horizons(world: World) -> list[tuple[Sequence[int], Trials]]:
     """The models and trials of each configuration, in order."""
     everyone, all_but_last = range(world.models), range(world.models - 1)
     all_but_last = all_but_last if len(all_but_last) > 1 else everyone
-    match world.kind.special:
-        case "raised":
-            return [(everyone, Trials(min=3, max=6)), (everyone, Trials(min=3, max=10))]
-        case "leaves":
-            return [(everyone, Trials(min=3, max=9)), (all_but_last, Trials(min=3, max=9))]
-        case "joins":
-            return [(all_but_last, Trials(min=3, max=9)), (everyone, Trials(min=3, max=9))]
-        case "returns":
-            return [
-                (everyone, Trials(min=3, max=9)),
-                (all_but_last, Trials(min=3, max=9)),
-                (everyone, Trials(min=3, max=9)),
-            ]
-    return [(everyone, Trials(min=3, max=9))]
+    if world.kind.special == "raised":
+        return [(everyone, Trials(min=3, max=6)), (everyone, Trials(min=3, max=10))]
+    rosters = {
+        "leaves": [everyone, all_but_last],
+        "joins": [all_but_last, everyone],
+        "returns": [everyone, all_but_last, everyone],
+    }.get(world.kind.special, [everyone])
+    return [(roster, Trials(min=3, max=9)) for roster in rosters]
 
 
 def live(seed: int, kills: int, length: int = 0, disk: Disk | None = None) -> tuple[Disk, Start, Counter[str]]:

@@ -12,40 +12,16 @@ from scripted import Disk
 
 from adaptive_eval.core import Bench, Budget, Cost, Pace, Plan, Reason, Trials
 from adaptive_eval.core.types import NO_COST
+from adaptive_eval.machine import events
 from adaptive_eval.machine.charges import Account, Charge, ChargeKind
-from adaptive_eval.machine.events import (
-    Abort,
-    AbortKind,
-    Allow,
-    Answered,
-    Cancel,
-    Committed,
-    Event,
-    Failed,
-    Finish,
-    GradeAnswer,
-    Graded,
-    JudgeAnswer,
-    MakeReport,
-    Opened,
-    Received,
-    Regrade,
-    Replayed,
-    Send,
-    Setting,
-    Stop,
-    Ungraded,
-    Wasted,
-    Write,
-)
 from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT, REFUSALS_SECONDS, RequestFailure
 from adaptive_eval.machine.machine import Machine
-from adaptive_eval.machine.records import Note, Row, SettingsEnd
+from adaptive_eval.machine.records import Note, Record, Row, SettingsEnd
 from adaptive_eval.machine.replay import Stage, replay, replay_steps
 from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, Request, Trial
 
 
-def setting(**changes: object) -> Setting:
+def setting(**changes: object) -> events.Setting:
     """Three models, three questions, ten tokens at most for an answer."""
     settings: dict[str, object] = {"trials": Trials(min=2, max=4), "prior": "uniform"}
     together = (2, 2, 2) if "samples" in changes else ()
@@ -53,42 +29,42 @@ def setting(**changes: object) -> Setting:
     options = {name: changes.pop(name) for name in ("slots", "samples", "seed") if name in changes}
     plan = Plan(bench, **(settings | changes))  # type: ignore[arg-type]
     options = {"slots": dict.fromkeys(range(3), 100), "seed": lambda *key: key[2], **options}
-    return Setting(plan, (0, 1, 2), describe=describe_look, **options)  # type: ignore[arg-type]
+    return events.Setting(plan, (0, 1, 2), describe=describe_look, **options)  # type: ignore[arg-type]
 
 
 class Played:
     """A machine with a disk that stores rows at once."""
 
-    def __init__(self, setup: Setting, machine: type[Machine] = Machine) -> None:
+    def __init__(self, setup: events.Setting, machine: type[Machine] = Machine) -> None:
         self.setting, self.machine, self.disk = setup, machine(setup), Disk()
         self.sent: list[Request] = []
         self.reports: list[bool] = []
         """Whether the start was over, for each report."""
         self.others: list[object] = []
 
-    def do(self, *events: Event, now: float = 0.0, commit: bool = True) -> list[Row]:
+    def do(self, *happened: events.Event, now: float = 0.0, commit: bool = True) -> list[Row]:
         """Handle events, then commit their rows in one commit; returns these rows."""
         rows: list[Row] = []
-        for event in events:
+        for event in happened:
             for action in self.machine.handle(event, now):
                 match action:
-                    case Write(written):
+                    case events.Write(written):
                         rows += written
-                    case Send(request):
+                    case events.Send(request):
                         self.sent.append(request)
-                    case MakeReport(is_over):
+                    case events.MakeReport(is_over):
                         self.reports.append(is_over)
                     case _:
                         self.others.append(action)
         if commit and rows:
             self.disk.commit(rows)
-            self.do(Committed(rows), now=now)
+            self.do(events.Committed(rows), now=now)
         return rows
 
-    def answer(self, request: Request, category: int = 1) -> list[Event]:
+    def answer(self, request: Request, category: int = 1) -> list[events.Event]:
         """The events of an answered request."""
-        received = [Received(number, None, Cost(10), 1.0) for number in request.numbers]
-        return [Answered(request.id, received), *(Graded(key, category) for key in request.keys)]
+        received = [events.Received(number, None, Cost(10), 1.0) for number in request.numbers]
+        return [events.Answered(request.id, received), *(events.Graded(key, category) for key in request.keys)]
 
     def replayed(self) -> Machine:
         return replay(lambda in_whole_commits: self.disk.log(), [Stage(self.setting)], self.disk.notes, self.disk.known)
@@ -99,6 +75,17 @@ def test_a_replay_can_be_stopped_between_looks_that_it_adds() -> None:
     ended = Stage(setting(), SettingsEnd(1, looks=50, has_looked=True))
     steps = replay_steps(lambda in_commits: (), [ended, Stage(setting())], (), lambda models, before: ())
     assert [*islice(steps, 5)] == [None] * 5
+
+
+def opened(setup: events.Setting, machine: type[Machine] = Machine) -> Played:
+    played = Played(setup, machine)
+    played.do(events.Opened())
+    return played
+
+
+def records_of(actions: Iterable[object]) -> list[Record]:
+    """What is to be written."""
+    return [record for action in actions if isinstance(action, events.Write) for _, record in action.rows]
 
 
 class TellsAnswersFirst(Machine):
@@ -115,8 +102,7 @@ def test_loss_that_ends_a_run_and_completing_answer_in_one_commit(*, loss_first:
     small_budget = setting(
         trials=Trials(min=2, max=6), pace=Pace(lookahead=1), budget=Budget(tokens=360)
     )  # 27 trials, and 90 tokens that are lost
-    played = Played(small_budget, TellsAnswersFirst if faulty else Machine)
-    played.do(Opened())
+    played = opened(small_budget, TellsAnswersFirst if faulty else Machine)
     firsts = list(played.sent)  # until these are answered, nobody knows what is added to prompts
     for request in firsts:
         played.do(*played.answer(request, int(request.model >= request.question)))
@@ -125,7 +111,7 @@ def test_loss_that_ends_a_run_and_completing_answer_in_one_commit(*, loss_first:
     assert len(opening) == 18 and len(ahead) == 9
     for request in opening[len(firsts) : -1]:
         played.do(*played.answer(request, int(request.model >= request.question)))
-    loss: list[Event] = [Wasted(ahead[0].model, 1, Cost(91))]
+    loss: list[events.Event] = [events.Wasted(ahead[0].model, 1, Cost(91))]
     last = played.answer(opening[-1])
     played.do(*(loss + last if loss_first else last + loss))
     again = played.replayed()
@@ -138,15 +124,14 @@ def test_loss_that_ends_a_run_and_completing_answer_in_one_commit(*, loss_first:
 
 def test_model_is_owed_its_trials_until_their_verdicts_are_on_disk() -> None:
     judged = replace(setting(), judged=frozenset(range(3)), verdicts_at_once=100)
-    played = Played(judged)
-    played.do(Opened())
+    played = opened(judged)
     answered = [(request, *played.answer(request)) for request in played.sent if request.model == 0]
     played.do(*(answer for _, answer, *_ in answered))
     assert played.machine.counts[JUDGING] == 6 and played.machine.is_owed(0)
     rows = played.do(*(verdict for _, _, *verdicts in answered for verdict in verdicts), commit=False)
     assert not played.machine.counts[JUDGING] and played.machine.is_owed(0)
     played.disk.commit(rows)
-    played.do(Committed(rows))
+    played.do(events.Committed(rows))
     assert not played.machine.is_owed(0) and played.machine.is_owed(1)
 
 
@@ -161,14 +146,12 @@ def test_an_answer_is_judged_once_its_grade_is_paid() -> None:
 
 def test_seeds_that_do_not_follow_each_other_are_asked_apart() -> None:
     apart = setting(samples=dict.fromkeys(range(3), 2), seed=lambda model, question, number: 10 * number)
-    played = Played(apart)
-    played.do(Opened())
+    played = opened(apart)
     assert {request.size for request in played.sent} == {1}
 
 
 def test_reports_are_made_at_the_beginning_with_each_look_and_at_the_end() -> None:
-    played = Played(setting(trials=Trials(min=2, max=2)))
-    played.do(Opened())
+    played = opened(setting(trials=Trials(min=2, max=2)))
     assert played.reports == [False]
     for request in list(played.sent):
         played.do(*played.answer(request))
@@ -178,79 +161,66 @@ def test_reports_are_made_at_the_beginning_with_each_look_and_at_the_end() -> No
 
 
 def test_first_refusal_ends_the_run_with_those_of_others() -> None:
-    played = Played(setting())
-    played.do(Opened())
+    played = opened(setting())
     requests = {request.model: request for request in played.sent}
-    played.do(Failed(requests[0].id, RequestFailure.REFUSED, "no such model"), now=1.0)
-    played.do(Failed(requests[1].id, RequestFailure.REFUSED, "nor this"), now=1.5)
-    assert not [other for other in played.others if isinstance(other, Abort)]
-    played.do(Stop(), now=1.1 + REFUSALS_SECONDS)
-    (abort,) = [other for other in played.others if isinstance(other, Abort)]
-    assert abort == Abort(AbortKind.REFUSED, {0: "no such model", 1: "nor this"})
+    played.do(events.Failed(requests[0].id, RequestFailure.REFUSED, "no such model"), now=1.0)
+    played.do(events.Failed(requests[1].id, RequestFailure.REFUSED, "nor this"), now=1.5)
+    assert not [other for other in played.others if isinstance(other, events.Abort)]
+    played.do(events.Stop(), now=1.1 + REFUSALS_SECONDS)
+    (abort,) = [other for other in played.others if isinstance(other, events.Abort)]
+    assert abort == events.Abort(events.AbortKind.REFUSED, {0: "no such model", 1: "nor this"})
 
 
 def test_first_refusal_ends_the_run_at_once_where_nothing_is_asked_of_others() -> None:
-    played = Played(setting(trials=Trials(min=2, max=2)))
-    played.do(Opened())
+    played = opened(setting(trials=Trials(min=2, max=2)))
     for request in played.sent:
         if request.model != 0:
             played.do(*played.answer(request))
     again = Played(played.setting)
     again.machine, again.disk = played.replayed(), played.disk
-    again.do(Opened())
+    again.do(events.Opened())
     assert {request.model for request in again.sent} == {0}
-    again.do(Failed(again.sent[0].id, RequestFailure.REFUSED, "no such model"))
-    assert again.others[0] == Abort(AbortKind.REFUSED, {0: "no such model"})
+    again.do(events.Failed(again.sent[0].id, RequestFailure.REFUSED, "no such model"))
+    assert again.others[0] == events.Abort(events.AbortKind.REFUSED, {0: "no such model"})
 
 
 def test_stop_waits_for_what_is_in_flight_and_a_second_one_cancels_what_no_later_start_claims() -> None:
     claimed = Played(replace(setting(), remembers=frozenset({0})))
-    claimed.do(Opened(), Stop(at_once=True))
-    (cancel,) = [other for other in claimed.others if isinstance(other, Cancel)]
+    claimed.do(events.Opened(), events.Stop(at_once=True))
+    (cancel,) = [other for other in claimed.others if isinstance(other, events.Cancel)]
     assert {request.model for request in claimed.sent if request.id in cancel.requests} == {1, 2}
-    played = Played(setting())
-    played.do(Opened())
+    played = opened(setting())
     played.do(*played.answer(played.sent[0]))
-    played.do(Stop())
-    assert not [other for other in played.others if isinstance(other, Cancel | Finish)]
-    played.do(Stop())
-    (cancel,) = [other for other in played.others if isinstance(other, Cancel)]
+    played.do(events.Stop())
+    assert not [other for other in played.others if isinstance(other, events.Cancel | events.Finish)]
+    played.do(events.Stop())
+    (cancel,) = [other for other in played.others if isinstance(other, events.Cancel)]
     assert set(cancel.requests) == {request.id for request in played.sent[1:]}
-    played.do(*(Failed(number, RequestFailure.CUT_OFF) for number in cancel.requests))
-    assert Finish(None) in played.others
+    played.do(*(events.Failed(number, RequestFailure.CUT_OFF) for number in cancel.requests))
+    assert events.Finish(None) in played.others
     assert not any(trial.state is RESERVED for _, trial in played.disk.trials.values())
     assert sum(charge.number for _, charge in played.disk.charges) == 17
 
 
 def test_answer_that_comes_when_all_is_cancelled_is_stored_and_not_graded() -> None:
-    played = Played(setting())
-    played.do(Opened())
+    played = opened(setting())
     first = played.sent[0]
-    played.do(Stop(at_once=True))
+    played.do(events.Stop(at_once=True))
     answered, _ = played.answer(first)
     played.do(answered)
-    assert not [other for other in played.others if isinstance(other, GradeAnswer)]
+    assert not [other for other in played.others if isinstance(other, events.GradeAnswer)]
     assert {trial.state for _, trial in played.disk.trials.values() if trial.key in first.keys} == {JUDGING}
 
 
 def test_trials_that_a_killed_start_sent_before_there_was_a_cap_are_charged_at_their_worst() -> None:
-    played = Played(setting())
-    played.do(Opened())
-    capped = Played(setting(budget=Budget(tokens=1000)))
-    in_flight = played.machine.in_flight_without_rows
-    (charge, *_) = [
-        record
-        for action in capped.machine.handle(Opened(in_flight=in_flight))
-        if isinstance(action, Write)
-        for _, record in action.rows
-        if isinstance(record, Charge)
-    ]
+    capped, in_flight = Played(setting(budget=Budget(tokens=1000))), opened(setting()).machine.in_flight_without_rows
+    written = records_of(capped.machine.handle(events.Opened(in_flight=in_flight)))
+    charge = next(record for record in written if isinstance(record, Charge))
     assert charge.cost == Cost(10).times(in_flight[charge.model]) and not charge.estimated
 
 
 def test_trials_that_a_killed_start_sent_to_a_removed_model_are_charged_at_its_mean_under_a_cap() -> None:
-    played = Played(setting())
-    played.do(Opened())
+    played = opened(setting())
     request = played.sent.pop()
     played.do(*played.answer(request))
     removed, others = request.model, tuple(model for model in range(3) if model != request.model)
@@ -258,16 +228,14 @@ def test_trials_that_a_killed_start_sent_to_a_removed_model_are_charged_at_its_m
     bench = Bench(2, 3, np.array([0.0, 1.0]), worst_cost=(Cost(10),) * 2)
     machine = Machine(replace(capped, plan=replace(capped.plan, bench=bench), roster=others))
     for rows in played.disk.log():
-        machine.handle(Replayed(rows))
-    actions = machine.handle(Opened(in_flight={removed: 3}))
-    written = [record for action in actions if isinstance(action, Write) for _, record in action.rows]
+        machine.handle(events.Replayed(rows))
+    written = records_of(machine.handle(events.Opened(in_flight={removed: 3})))
     (charge,) = [record for record in written if isinstance(record, Charge)]
     assert charge == Charge(ChargeKind.KILLED, "answer", removed, 3, Cost(30))
 
 
 def test_a_model_whose_answers_come_with_grades_is_asked_little_until_each_benchmark_has_a_grade() -> None:
-    played = Played(replace(setting(trials=Trials(min=8, max=8)), own_grades=frozenset({0}), benchmarks=(0, 1, 1)))
-    played.do(Opened())
+    played = opened(replace(setting(trials=Trials(min=8, max=8)), own_grades=frozenset({0}), benchmarks=(0, 1, 1)))
     questions = Counter(request.question for request in played.sent if request.model == 0)
     assert questions[0] == FIRST_IN_FLIGHT and questions[1] + questions[2] == FIRST_IN_FLIGHT
     assert questions[1] and questions[2], "different ones"
@@ -279,12 +247,11 @@ def test_a_model_whose_answers_come_with_grades_is_asked_little_until_each_bench
 
 
 def test_no_more_verdicts_are_asked_for_at_a_time_than_allowed() -> None:
-    played = Played(replace(setting(), judged=frozenset(range(3)), verdicts_at_once=2))
-    played.do(Opened())
+    played = opened(replace(setting(), judged=frozenset(range(3)), verdicts_at_once=2))
     played.do(*(played.answer(request)[0] for request in played.sent))
-    _, second = (action.trial.key for action in played.others if isinstance(action, JudgeAnswer))
-    played.do(Graded(second, 1))
-    assert sum(isinstance(action, JudgeAnswer) for action in played.others) == 3
+    _, second = (action.trial.key for action in played.others if isinstance(action, events.JudgeAnswer))
+    played.do(events.Graded(second, 1))
+    assert sum(isinstance(action, events.JudgeAnswer) for action in played.others) == 3
 
 
 def test_stored_answers_wait_in_their_order_for_room_under_the_caps() -> None:
@@ -294,31 +261,28 @@ def test_stored_answers_wait_in_their_order_for_room_under_the_caps() -> None:
     played.disk.write(*stored)
     reserves = [Cost(30), Cost(30), Cost(5), Cost(50)]
     played.machine.seq = played.disk.last
-    played.do(Regrade([Ungraded(*row) for row in zip(range(1, 5), stored, reserves, strict=True)]))
+    played.do(events.Regrade([events.Ungraded(*row) for row in zip(range(1, 5), stored, reserves, strict=True)]))
 
     def reserved() -> list[int]:
         return [trial.verdict.tokens for _, trial in played.disk.ungraded()]
 
     assert reserved() == [30, 0, 0, 0], "the third does not overtake the second"
-    played.do(Graded(stored[0].key, 1, cost=Cost(5)))
+    played.do(events.Graded(stored[0].key, 1, cost=Cost(5)))
     assert reserved() == [30, 5, 0] and not played.machine.unpaid
-    played.do(Graded(stored[2].key, 1, cost=Cost(5)), Graded(stored[1].key, 1, cost=Cost(20)))
-    assert reserved() == [0] and played.machine.unpaid == [Cost(50)] and isinstance(played.others[-1], Finish)
-    asked = [action.trial.key for action in played.others if isinstance(action, JudgeAnswer)]
+    played.do(events.Graded(stored[2].key, 1, cost=Cost(5)), events.Graded(stored[1].key, 1, cost=Cost(20)))
+    assert reserved() == [0] and played.machine.unpaid == [Cost(50)] and isinstance(played.others[-1], events.Finish)
+    asked = [action.trial.key for action in played.others if isinstance(action, events.JudgeAnswer)]
     assert asked == [trial.key for trial in stored[:3]]
 
 
 def test_trials_without_rows_of_a_killed_start_are_charged_at_the_mean() -> None:
-    played = Played(setting())
-    played.do(Opened())
+    played = opened(setting())
     request = played.sent.pop()
     rows = played.do(*played.answer(request))
     assert [record.key for _, record in rows if isinstance(record, Trial)] == request.keys, "only answers have rows"
     in_flight = played.machine.in_flight_without_rows
     assert sum(in_flight.values()) == len(played.sent)
-    again = played.replayed()
-    actions = again.handle(Opened(in_flight=in_flight))
-    written = [record for action in actions if isinstance(action, Write) for _, record in action.rows]
+    written = records_of(played.replayed().handle(events.Opened(in_flight=in_flight)))
     charges = {record.model: record for record in written if isinstance(record, Charge)}
     assert {model: charge.number for model, charge in charges.items()} == in_flight
     assert charges[request.model].cost == Cost(10).times(in_flight[request.model])
@@ -328,32 +292,30 @@ def test_trials_without_rows_of_a_killed_start_are_charged_at_the_mean() -> None
 @pytest.mark.parametrize(("wasted", "is_allowed"), [(180, True), (181, False)])
 def test_a_lost_request_is_repeated_only_within_the_caps(wasted: int, is_allowed: bool) -> None:
     """The first round is reserved at 180 tokens, and the lost answer took some in vain."""
-    played = Played(setting(budget=Budget(tokens=360)))
-    played.do(Opened())
+    played = opened(setting(budget=Budget(tokens=360)))
     first, *_ = played.sent
-    played.do(Wasted(first.model, 1, Cost(wasted), first.id))
+    played.do(events.Wasted(first.model, 1, Cost(wasted), first.id))
     played.do()
-    assert [action for action in played.others if isinstance(action, Allow)] == [Allow(first.id, is_allowed)]
+    assert [action for action in played.others if isinstance(action, events.Allow)] == [
+        events.Allow(first.id, is_allowed)
+    ]
 
 
 @pytest.mark.parametrize(("tokens", "first_requests"), [(300, 1), (100_000, 6)])
-def test_a_model_gets_one_request_until_its_answer_shows_what_is_added_to_prompts(
-    tokens: int, first_requests: int
-) -> None:
+def test_a_model_gets_one_request_until_it_is_known_what_is_added_to_prompts(tokens: int, first_requests: int) -> None:
     """Far from the cap nobody waits. From then on that is reserved, for requests in flight and in later starts, too."""
-    played = Played(setting(budget=Budget(tokens=tokens)))
-    played.do(Opened())
+    played = opened(setting(budget=Budget(tokens=tokens)))
     assert Counter(request.model for request in played.sent) == dict.fromkeys(range(3), first_requests)
     first = played.sent[0]
-    received = Received(first.first, None, Cost(50), 1.0)
-    rows = played.do(Answered(first.id, [received]), Graded(first.keys[0], 1))
+    received = events.Received(first.first, None, Cost(50), 1.0)
+    rows = played.do(events.Answered(first.id, [received]), events.Graded(first.keys[0], 1))
     assert any(isinstance(record, Note) and record.kind == "noticed" for _, record in rows)
     in_flight = [trial for _, trial in played.disk.trials.values() if trial.state is RESERVED and trial.model == 0]
     assert in_flight and {trial.cost.tokens for trial in in_flight} == {60}
     played.setting = setting(budget=Budget(tokens=tokens + 200))  # what was in flight is charged
     again = Played(played.setting)
     again.machine, again.disk = played.replayed(), played.disk
-    again.do(Opened())
+    again.do(events.Opened())
     reserves = {(trial.model, trial.cost.tokens) for _, trial in again.disk.trials.values() if trial.state is RESERVED}
     assert reserves == {(0, 60), (1, 10), (2, 10)}
 
@@ -362,13 +324,13 @@ def test_a_model_gets_one_request_until_its_answer_shows_what_is_added_to_prompt
 def test_the_first_verdict_is_waited_for_unless_the_cap_is_far_away(tokens: int, answered: int, at_once: int) -> None:
     judged = replace(setting(budget=Budget(tokens=tokens)), judged=frozenset(range(3)), verdict=Cost(5))
     played, sent = Played(judged), 0
-    played.do(Opened())
+    played.do(events.Opened())
     while sent < len(played.sent):
         request = played.sent[sent]
-        received = [Received(number, None, Cost(5), 1.0, reserve=Cost(5)) for number in request.numbers]
-        played.do(Answered(request.id, received))
+        received = [events.Received(number, None, Cost(5), 1.0, reserve=Cost(5)) for number in request.numbers]
+        played.do(events.Answered(request.id, received))
         sent += 1
-    asked = [action.trial.key for action in played.others if isinstance(action, JudgeAnswer)]
+    asked = [action.trial.key for action in played.others if isinstance(action, events.JudgeAnswer)]
     assert sent == answered and len(asked) == at_once
-    played.do(Graded(asked[0], 1, cost=Cost(5)))
-    assert sum(isinstance(action, JudgeAnswer) for action in played.others) == answered
+    played.do(events.Graded(asked[0], 1, cost=Cost(5)))
+    assert sum(isinstance(action, events.JudgeAnswer) for action in played.others) == answered

@@ -189,12 +189,12 @@ def test_blank_answers_have_no_digest(text: str, reasoning: str | None, counts: 
     assert (answer_digest(answer) is not None) is counts
 
 
-@pytest.mark.parametrize(("digest", "flags"), [(None, ""), (7, "timed_out")])
-def test_blank_answers_and_those_that_took_too_long_are_no_repeats(digest: int | None, flags: str) -> None:
-    watch = AnswerWatch()
-    for question, trial in itertools.product(range(30), range(8)):
-        add(watch, question, trial, digest, flags, size=900)
-    assert find_repeats(watch, HOT) is None and watch.repeated == 0
+def test_blank_answers_and_those_that_took_too_long_are_no_repeats() -> None:
+    for digest, flags in ((None, ""), (7, "timed_out")):
+        watch = AnswerWatch()
+        for question, trial in itertools.product(range(30), range(8)):
+            add(watch, question, trial, digest, flags, size=900)
+        assert find_repeats(watch, HOT) is None and watch.repeated == 0
 
 
 def answer(
@@ -252,9 +252,7 @@ def alarms_after(answers: list[Trial]) -> list[Note]:
 
 
 @given(st.permutations(range(3 * LAST)), st.sampled_from(("alike", "wrong", "repeated")), st.booleans())
-def test_alarms_go_by_the_opening_alone_whatever_comes_before_its_last_answer(
-    order: list[int], how: str, sound_later: bool
-) -> None:
+def test_alarms_go_by_the_opening_alone_in_whatever_order(order: list[int], how: str, sound_later: bool) -> None:
     def made(number: int) -> Trial:
         if number // 3 >= OPENING and sound_later:
             return answer(number, 1000 + number, is_right=True, category=1)

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_line import typed
 from live_runs import MODELS, Site
 from patient_time import HANGS
 from small_http import JsonHandler, ThreadedServer, serving_in_a_thread
-from typed import typed
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.decisions import Decisions

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from command_line import typed
 from forging import forging
 from live_runs import ENDED, MODELS, EndedRuns, Site
 from played import Played, prepared
 from stored_runs import stored_trials
-from typed import typed
 
 from adaptive_eval.base.errors import ExitCode, GraderError
 from adaptive_eval.config.load import load_config

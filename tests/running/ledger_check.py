@@ -19,8 +19,7 @@ from lives import QUESTIONS, SKILLS, Fate, Request, World, server_answer
 
 Trial = tuple[str, str, int]
 TO_BE_GRADED = (
-    "SELECT models.name, count(*) FROM trials JOIN models ON models.id = model "
-    "WHERE state = 'judging' GROUP BY models.name"
+    "SELECT name, count(*) FROM trials JOIN models ON models.id = model WHERE state = 'judging' GROUP BY name"
 )
 """Answers that a stop has left to the next start, by model."""
 MOST_IN_FLIGHT = 16 * 5
@@ -98,9 +97,8 @@ class Books:
         before, self.reported = self.reported, told_losses(self.directory)
         seen, self.losses = len(self.losses), lost_events(self.directory)
         added = self.reported - before
-        assert before <= self.reported and lost - untold <= added, (
-            f"lost: {lost}, of which {untold} are not entered; {added}"
-        )
+        told = f"lost: {lost}, of which {untold} are not entered; {added}"
+        assert before <= self.reported and lost - untold <= added, told
         unsent = {name: MOST_IN_FLIGHT for name in SKILLS if fate in (Fate.KILL, Fate.STOP_AT_ONCE)}
         assert added <= lost + Counter(unsent), f"told as lost: {added}, of which were {lost}"
         for event in self.losses[seen:]:
@@ -173,9 +171,7 @@ class Books:
                 score += self.shares[question["id"]] * (counts[1] / sum(counts) if sum(counts) else 0.0)
             if model["score"] is not None and not model["prior_depth"] and not waiting:
                 assert abs(model["score"] - score) < 1e-9
-                self._check_bayes(
-                    model, {question["id"]: question["counts"][place] for question in results["questions"]}
-                )
+                self._check_bayes(model, {row["id"]: row["counts"][place] for row in results["questions"]})
         self._check_pairs(results)
         self._check_beside(results["cost"]["beside"], names)
 
@@ -211,9 +207,8 @@ class Books:
             if None not in (better["score"], worse["score"]):
                 assert abs(pair["difference"] - (better[compared] - worse[compared])) < 1e-9, pair
                 shared = set(better["letters"]) & set(worse["letters"])
-                is_pick = (
-                    results["decisions"]["stopping"]["rule"] == "near_best"
-                )  # letters say who differs, picks do not
+                # letters say who differs, picks do not
+                is_pick = results["decisions"]["stopping"]["rule"] == "near_best"
                 assert shared or pair["verdict"] == "resolved", pair
                 assert is_pick or not shared or pair["verdict"] != "resolved", pair
             elif pair["second"] in models:
@@ -221,10 +216,8 @@ class Books:
 
     def _check_bayes(self, model: Mapping[str, Any], counts: Mapping[str, Sequence[int]]) -> None:
         """Bayes@N with a uniform prior is what the counts give, and so is its deviation."""
-        parts = [
-            (self.shares[key], (right + 1) / (wrong + right + 2), wrong + right + 3)
-            for key, (wrong, right) in counts.items()
-        ]
+        numbers = [(self.shares[key], right, wrong + right) for key, (wrong, right) in counts.items()]
+        parts = [(share, (right + 1) / (number + 2), number + 3) for share, right, number in numbers]
         assert abs(model["bayes"] - sum(share * mean for share, mean, _ in parts)) < 1e-9
         variance = sum(share**2 * mean * (1 - mean) / depth for share, mean, depth in parts)
         assert abs(model["bayes_sigma"] - math.sqrt(variance)) < 1e-9
@@ -309,9 +302,7 @@ def stored_rows(directory: Path) -> dict[Trial, Row]:
 
 def told_losses(directory: Path) -> Counter[str]:
     """Answers of each model that are charged as lost, or stored as in flight."""
-    reserved = (
-        "SELECT name, count(*) FROM trials JOIN models ON models.id = model WHERE state = 'reserved' GROUP BY name"
-    )
+    reserved = TO_BE_GRADED.replace("judging", "reserved")
     losses = Counter(dict(_select(directory, reserved)))
     counted = (
         "SELECT name, number.value FROM run, json_each(run.value) AS number JOIN models ON models.id = number.key "
@@ -329,10 +320,8 @@ def lost_events(directory: Path) -> list[dict[str, Any]]:
         "SELECT name, number, tokens, estimated FROM charges JOIN models ON models.id = model WHERE what = 'answer' "
         "ORDER BY seq"
     )
-    return [
-        {"model": name, "answers": number, "tokens": tokens, "estimated": bool(estimated)}
-        for name, number, tokens, estimated in _select(directory, query)
-    ]
+    names = ("model", "answers", "tokens", "estimated")
+    return [dict(zip(names, (*row[:3], bool(row[3])), strict=True)) for row in _select(directory, query)]
 
 
 def stored_looks(directory: Path) -> list[dict[str, Any]]:

@@ -259,18 +259,9 @@ class _Endpoint(WellEndpoint):
             world.refused += asked
             raise Unavailable("no replica left")
         world.start.moment()
-        return [
-            Answer(
-                server_answer(request.model, request.question, request.seed),
-                "stop",
-                request.seed,
-                "here",
-                0.1,
-                prompt_tokens=3,
-                completion_tokens=2,
-            )
-            for request in asked
-        ]
+        texts = [server_answer(request.model, request.question, request.seed) for request in asked]
+        usage = {"prompt_tokens": 3, "completion_tokens": 2}
+        return [Answer(text, "stop", seed, "here", 0.1, **usage) for text, seed in zip(texts, seeds, strict=True)]
 
 
 class _Pool(GradingPool):

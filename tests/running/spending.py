@@ -195,17 +195,11 @@ class _Wire:
     def _payload(self, fate: str, body: Mapping[str, Any], seeds: range, tokens: Sequence[int]) -> object:
         if fate == GARBLED:
             return {"choices": []}
-        choices = [
-            {
-                "index": number,
-                "message": {
-                    "content": self._text(body, seed),
-                    "reasoning": "abc " * (length - self._prompt_tokens - 1),
-                },
-                "finish_reason": "stop",
-            }
-            for number, (seed, length) in enumerate(zip(seeds, tokens, strict=True))
-        ]
+        choices = []
+        for number, (seed, length) in enumerate(zip(seeds, tokens, strict=True)):
+            thoughts = "abc " * (length - self._prompt_tokens - 1)
+            message = {"content": self._text(body, seed), "reasoning": thoughts}
+            choices.append({"index": number, "message": message, "finish_reason": "stop"})
         return {"choices": choices} | self._usage(sum(tokens) - self._prompt_tokens * len(tokens))
 
     def _usage(self, completion: int) -> dict[str, object]:

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from scripted_server import ScriptedPlace, ScriptedServer, scripted_server
-from typer.testing import CliRunner
+from command_line import typed
+from scripted_server import ScriptedPlace, scripted_server
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.machine.usage import AnswerFault
 
 MODELS = ("ada", "bob")
@@ -33,31 +33,25 @@ def honest(model: str, question: str, seed: int) -> str:
     return f"After {seed} steps, the answer is {right if share(model, question, seed) < skill else 0}."
 
 
+def wrong_by_bob(model: str, question: str, seed: int) -> str:
+    return honest(model, question, seed) if model == "ada" else f"It is {seed + 1000}."
+
+
 @pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    with scripted_server(MODELS, honest) as model_server:
-        yield model_server
-
-
-def place_of(folder: Path, server: ScriptedServer, questions: int = QUESTIONS) -> ScriptedPlace:
+def place(tmp_path: Path) -> Iterator[ScriptedPlace]:
     """A folder with a benchmark for one server."""
-    sampling = {"temperature": 0.6, "max_tokens": 1000}
-    return ScriptedPlace(folder, server, questions, sampling=sampling, trials={"min": 4, "max": 8, "optimize": "cost"})
+    usual = {"sampling": {"temperature": 0.6, "max_tokens": 1000}, "trials": {"min": 4, "max": 8, "optimize": "cost"}}
+    with scripted_server(MODELS, honest) as server:
+        yield ScriptedPlace(tmp_path, server, QUESTIONS, **usual)
 
 
-@pytest.fixture
-def place(tmp_path: Path, server: ScriptedServer) -> ScriptedPlace:
-    return place_of(tmp_path, server)
-
-
+GATE = {"kind": "baseline", "baseline": "ada", "gate": True}
 NEVER = {"kind": "json", "field": "answer"}
 """A grader that finds nothing in these answers."""
 
 
 @pytest.mark.slow
-def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(
-    place: ScriptedPlace, server: ScriptedServer
-) -> None:
+def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(place: ScriptedPlace) -> None:
     ended = place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9})
     assert ended.exit_code == ExitCode.SPENT
     assert "no model's answers are usable" in ended.stderr
@@ -68,11 +62,11 @@ def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(
     looks = re.findall(r"^look \d+: .*", ended.stdout, re.MULTILINE)
     assert looks and all(", 1 blocked" in look for look in looks), looks
     assert {(alarm.model, alarm.fault) for alarm in place.alarms()} == {(name, "nothing_extracted") for name in MODELS}
-    asked = len(server.requests)
+    asked = len(place.server.requests)
     assert asked <= 2 * QUESTIONS * 8
     # it does not go on by itself, asks nothing, and says the alarm once in its store
     assert place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9}).exit_code == ExitCode.SPENT
-    assert len(server.requests) == asked and len(place.alarms()) == 2
+    assert len(place.server.requests) == asked and len(place.alarms()) == 2
     # no ranking, and no result, is made of such answers; the same command would end as this one has
     summary = place.report("summary")
     assert "Stopped by an alarm: no model's answers" in summary and "by an error" not in summary
@@ -80,27 +74,18 @@ def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(
     assert not re.search("equal to|better than|worse than|[1-9] of \\d comparisons", summary + place.report("md"))
 
 
-@pytest.mark.parametrize(("text", "fault"), [("I have 1 thing to say.", AnswerFault.ALIKE), (None, AnswerFault.WRONG)])
-def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(
-    place: ScriptedPlace, server: ScriptedServer, text: str | None, fault: AnswerFault
-) -> None:
-    def says(model: str, question: str, seed: int) -> str:
-        return honest(model, question, seed) if model == "ada" else f"It is {seed}." if text is None else text
-
-    server.answer = says
-    ended = place.run()
-    assert "usable" not in ended.stderr
-    assert (fault, "bob") in place.warnings() and ("alarm", None) not in place.warnings()
-    assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", fault)]
+def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(place: ScriptedPlace) -> None:
+    place.server.answer = wrong_by_bob
+    assert "usable" not in place.run().stderr
+    assert (AnswerFault.WRONG, "bob") in place.warnings() and ("alarm", None) not in place.warnings()
+    assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", AnswerFault.WRONG)]
     again = place.run("--set", "stopping.on_alarm=any")
     assert again.exit_code == ExitCode.SPENT and "the answers of a model are not usable" in again.stderr
 
 
 @pytest.mark.parametrize(("tier", "alarmed"), [("good", set()), ("bad", set(MODELS))])
-def test_without_a_verdict_the_answers_of_the_lowest_weight_are_wrong_whatever_its_place(
-    place: ScriptedPlace, tmp_path: Path, tier: str, alarmed: set[str]
-) -> None:
-    (tmp_path / "tiers.py").write_text(f"def grade(text, question):\n    return {{'tier': '{tier}'}}\n")
+def test_the_lowest_weight_is_wrong_whatever_its_place(place: ScriptedPlace, tier: str, alarmed: set[str]) -> None:
+    (place.folder / "tiers.py").write_text(f"def grade(text, question):\n    return {{'tier': '{tier}'}}\n")
     grader = {"kind": "python", "function": "tiers:grade", "key_is_answer": False, "signals": ["tier"]}
     good = {"name": "good", "weight": 1, "when": {"tier": "good"}}
     place.run(grader=grader, rubric={"categories": [good, {"name": "rest", "weight": 0}]})
@@ -108,16 +93,14 @@ def test_without_a_verdict_the_answers_of_the_lowest_weight_are_wrong_whatever_i
 
 
 @pytest.mark.parametrize(("kind", "share_of_them"), [("empty", 0.8), ("context_length", 1.0)])
-def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
-    place: ScriptedPlace, server: ScriptedServer, kind: str, share_of_them: float
-) -> None:
+def test_mostly_empty_answers_end_a_run_without_verdict(place: ScriptedPlace, kind: str, share_of_them: float) -> None:
     def silent(model: str, question: str, seed: int) -> bool:
         return model == "bob" and share(question, seed) < share_of_them
 
     if kind == "empty":
-        server.answer = lambda *request: "" if silent(*request) else honest(*request)
+        place.server.answer = lambda *request: "" if silent(*request) else honest(*request)
     else:
-        server.finish_reason = lambda *request: "context" if silent(*request) else "stop"
+        place.server.finish_reason = lambda *request: "context" if silent(*request) else "stop"
     ended = place.run()
     assert ended.exit_code == ExitCode.SPENT, ended.stderr
     (alarm,) = place.results["alarms"]
@@ -128,57 +111,43 @@ def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
         assert not re.search("better than|worse than|cut off|trials.max", text)
     assert "start over" in ended.stdout and f" --run-dir {place.run_dir}-2\n" in ended.stdout
     copied = shutil.copytree(place.run_dir, place.folder / "copied here")
-    shown = CliRunner().invoke(app, ["monitor", str(copied), "--once"]).stdout
+    shown = typed("monitor", copied, "--once").stdout
     assert f" --run-dir '{copied}-2'\n" in shown, "the copy is what its commands are about"
-    asked = len(server.requests)
-    assert place.run().exit_code == ExitCode.SPENT and len(server.requests) == asked  # it buys nothing more
+    asked = len(place.server.requests)
+    assert place.run().exit_code == ExitCode.SPENT and len(place.server.requests) == asked  # it buys nothing more
     where = ["--set", f"store={place.run_dir.parent}", "--set", f"name={place.run_dir.name}"]
-    planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *where]).stdout
+    planned = typed("plan", place.config(), "--simulations", "10", *where).stdout
     assert f"bob: {alarm['text']}" in planned and "Next: adaptive-eval report" in planned
     never = [*where, "--set", "stopping.on_alarm=never"]
-    planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *never]).stdout
+    planned = typed("plan", place.config(), "--simulations", "10", *never).stdout
     assert "the forecast counts all the same" in planned and "requests nothing more" not in planned
-
-
-def test_an_alarm_that_ends_a_gate_is_an_error_in_junit(place: ScriptedPlace, server: ScriptedServer) -> None:
-    """Whoever reads that file alone gets the answer of the exit code, whatever the outcomes of the models are."""
-    server.answer = lambda *request: "" if request[0] == "bob" and share(*request[1:]) < 0.8 else honest(*request)
-    ended = place.run(objective={"kind": "baseline", "baseline": "ada", "gate": True})
-    assert ended.exit_code == ExitCode.SPENT
-    cases = ElementTree.fromstring(place.report("junit")).iter("testcase")
+    # whoever reads that file alone gets the answer of the exit code, whatever the outcomes of the models are
+    gate = place.later("gate")
+    assert gate.run(objective=GATE).exit_code == ExitCode.SPENT
+    cases = ElementTree.fromstring(gate.report("junit")).iter("testcase")
     assert {case.attrib["name"]: case[0].tag for case in cases} == {"bob against ada": "error", "no alarm": "error"}
 
 
 @pytest.mark.parametrize("signal", ["empty", "truncated"])
-def test_a_rubric_that_names_such_answers_lets_them_count(
-    place: ScriptedPlace, server: ScriptedServer, signal: str
-) -> None:
+def test_a_rubric_that_names_such_answers_lets_them_count(place: ScriptedPlace, signal: str) -> None:
     text = "" if signal == "empty" else "Well"
-    server.answer = lambda *asked: text if asked[0] == "bob" else honest(*asked)
-    server.finish_reason = lambda *asked: "length" if server.answer(*asked) == "Well" else "stop"
+    place.server.answer = lambda *asked: text if asked[0] == "bob" else honest(*asked)
+    place.server.finish_reason = lambda *asked: "length" if place.server.answer(*asked) == "Well" else "stop"
     assert place.run().exit_code == ExitCode.SPENT
-    right, named = {"is_correct": True}, {signal: True}
-    rubric = {
-        "categories": [
-            {"name": "right", "weight": 1, "when": right},
-            {"name": "named", "weight": 0, "when": named},
-            {"name": "wrong", "weight": 0},
-        ]
-    }
-    config = place.config(rubric=rubric)
-    assert CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(config)]).exit_code == 0
+    right = {"name": "right", "weight": 1, "when": {"is_correct": True}}
+    named = {"name": "named", "weight": 0, "when": {signal: True}}
+    rubric = {"categories": [right, named, {"name": "wrong", "weight": 0}]}
+    assert typed("regrade", place.run_dir, "--config", place.config(rubric=rubric)).exit_code == 0
     ended = place.run(rubric=rubric)
     assert ended.exit_code == ExitCode.REACHED, ended.stdout + ended.stderr
     assert "better than bob" in ended.stdout and not place.results["alarms"]
 
 
 @pytest.mark.parametrize("gated", [True, False])
-def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, server: ScriptedServer, gated: bool) -> None:
+def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, gated: bool) -> None:
     """Each text says what the exit code says, and so do the results."""
-    server.answer = lambda model, question, seed: (
-        honest(model, question, seed) if model == "ada" else f"It is {seed + 1000}."
-    )
-    objective = {"kind": "baseline", "baseline": "ada", "gate": True} if gated else {"kind": "ranking"}
+    place.server.answer = wrong_by_bob
+    objective = GATE if gated else {"kind": "ranking"}
     ended = place.run(objective=objective, stopping={"on_alarm": "any"})
     assert ended.exit_code == ExitCode.SPENT and "the answers of a model are not usable" in ended.stderr
     assert place.results["run"]["status"] == "stopped" and place.results["run"]["reason"] is None
@@ -187,7 +156,7 @@ def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, server: 
     summary = place.report("summary")
     assert "all answers of bob are empty, identical, unreadable or wrong" in summary and "every model" not in summary
     assert not re.search("better than|worse than|FAIL:|[1-9] of \\d comparisons", summary)
-    shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"])
+    shown = typed("monitor", place.run_dir, "--once")
     assert shown.exit_code == ExitCode.SPENT and "set aside" not in shown.stdout
     assert "needs usable answers, since an alarm ended the run" in shown.stdout
     # the user may go on all the same, and then it is decided
@@ -195,39 +164,39 @@ def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, server: 
     assert [pair["verdict"] for pair in place.results["pairs"]] == ["resolved"]
 
 
-def test_an_alarm_about_the_only_model_decides_no_gate(place: ScriptedPlace) -> None:
-    gate = {"kind": "threshold", "value": 0.9, "gate": True}
-    ended = place.run(models=["bob"], grader=NEVER, objective=gate)
+def test_an_alarm_about_the_only_model_that_is_asked_decides_no_gate(place: ScriptedPlace) -> None:
+    """Against a value, and beside a recorded baseline."""
+    alone = place.later("alone")
+    ended = alone.run(models=["bob"], grader=NEVER, objective={"kind": "threshold", "value": 0.9, "gate": True})
     assert ended.exit_code == ExitCode.SPENT and "look 1: 24 trials, 1 UNDECIDED" in ended.stdout
-    assert [row["outcome"] for row in place.results["gate"]] == ["UNDECIDED"]
-
-
-def test_an_alarm_about_the_only_model_that_is_asked_decides_no_gate(
-    place: ScriptedPlace, server: ScriptedServer
-) -> None:
-    """Beside a recorded baseline."""
+    assert [row["outcome"] for row in alone.results["gate"]] == ["UNDECIDED"]
     place.run(models=["ada"], objective={"kind": "precision", "half_width": 0.3})
-    (place.folder / "next").mkdir()
-    build, bob = place_of(place.folder / "next", server), {"name": "bob", "base_url": server.base_url}
-    server.answer = lambda *request: "I cannot say."
-    gate = {"kind": "baseline", "baseline": "ada", "gate": True}
-    ended = build.run(models=[{"name": "ada", "recorded": str(place.run_dir)}, bob], objective=gate)
+    place.server.answer = lambda *request: "I cannot say."
+    build = place.later()
+    ended = build.run(models=[{"name": "ada", "recorded": str(place.run_dir)}, "bob"], objective=GATE)
     assert ended.exit_code == ExitCode.SPENT, ended.output
     assert [row["outcome"] for row in build.results["gate"]] == ["UNDECIDED"]
     cases = ElementTree.fromstring(build.report("junit"))
     assert (cases.attrib["failures"], cases.attrib["errors"]) == ("0", "1")
-    refused = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "junit"])
+    refused = typed("report", place.run_dir, "--format", "junit")
     assert refused.exit_code == ExitCode.CONFIGURATION and "set objective.gate" in refused.output
 
 
-def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPlace, server: ScriptedServer) -> None:
+def taking_from(place: ScriptedPlace) -> list[tuple[ScriptedPlace, dict[str, Any]]]:
+    """Runs that take answers of an earlier one: as a prior, and as those of a recorded model."""
+    run = str(place.run_dir)
+    recorded = ["ada", {"name": "bob", "recorded": run}]
+    return [(place.later("prior"), {"prior": {"run": run}}), (place.later("recorded"), {"models": recorded})]
+
+
+def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPlace) -> None:
     """The comparisons of one such model are void; if all are, the run would be wasted."""
     words = " because the number is what it is and was" * 50
 
     def says(model: str, question: str, seed: int) -> str:
         return honest(model, question, 7 if model in stuck else seed) + words
 
-    server.answer, stuck = says, {"bob"}
+    place.server.answer, stuck = says, {"bob"}
     ended = place.run()
     assert "usable" not in ended.stderr and ended.exit_code == ExitCode.SPENT
     assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", AnswerFault.REPEATED)]
@@ -236,64 +205,54 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
     assert "pairs of trials agree word for word" in place.report("md")
     # the comparison is void, in every display
     assert "look 1: 48 trials, 1 blocked" in ended.stdout
-    shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once", "--display", "json"]).stdout
+    shown = typed("monitor", place.run_dir, "--once", "--display", "json").stdout
     looks = [row for row in map(json.loads, shown.splitlines()) if row["record"] == "look"]
     assert looks[-1]["verdicts"]["blocked"] == 1 and not looks[-1]["verdicts"]["resolved"]
     assert [pair["verdict"] for pair in place.results["pairs"]] == ["blocked"]
     assert {row["name"]: row["tier"] for row in place.results["models"]} == {"ada": 1, "bob": None}
     for text in (ended.stdout, place.report("summary"), place.report("md")):
         assert "come back word for word" in text and "better than" not in text
-    compared = CliRunner().invoke(app, ["compare", str(place.run_dir), str(place.run_dir)])
+    compared = typed("compare", place.run_dir, place.run_dir)
     assert "Alarm: answers of bob come back word for word" in compared.stdout
     assert "1 model not compared, since answers come back word for word in one of the runs: bob" in compared.stdout
     assert "\nada " in compared.stdout and "\nbob " not in compared.stdout, "no scores of it"
     for form, warned in (["csv"], True), (["csv", "--text", "--force"], False), (["npz"], True), (["jsonl"], False):
-        exported = CliRunner().invoke(app, ["export", str(place.run_dir), "--format", *form])
+        exported = typed("export", place.run_dir, "--format", *form)
         assert exported.exit_code == 0 and ("answers of bob come back word for word" in exported.stderr) == warned
     here = ["--set", f"store={place.folder}", "--set", f"name={place.run_dir.name}"]
     for whose, options in ("run", here), (f"pilot {place.run_dir}", ["--pilot", str(place.run_dir)]):
-        planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *options]).stdout
+        planned = typed("plan", place.config(), "--simulations", "10", *options).stdout
         assert f"the {whose} has an alarm about answers that the forecast counts all the same. bob: " in planned
-    first, place.run_dir = place.run_dir, place.folder / "later"
-    laters = {"prior": {"run": str(first)}}, {"models": ["ada", {"name": "bob", "recorded": str(first)}]}
-    for later in laters:
-        refused = place.run(**later)
-        assert refused.exit_code == ExitCode.CONFIGURATION and not place.run_dir.exists()
-        assert f"{first} has an alarm about bob: the answers of 12 of 12 pairs" in refused.stderr
-    fine, place.run_dir = ("--set", "stopping.on_alarm=never"), first
+    for later, settings in taking_from(place):
+        refused = later.run(**settings)
+        assert refused.exit_code == ExitCode.CONFIGURATION and not later.run_dir.exists()
+        assert f"{place.run_dir} has an alarm about bob: the answers of 12 of 12 pairs" in refused.stderr
+    fine = ("--set", "stopping.on_alarm=never")
     assert place.run(*fine).exit_code == ExitCode.REACHED
     caveat = "its answers count here as in the run run, which warns: the answers"
-    for name, later in enumerate(laters):
-        place.run_dir = place.folder / f"later-{name}"
-        assert place.run(*fine, **later).exit_code == ExitCode.REACHED, "as the refusal says"
-        assert place.run(*fine, **later).exit_code == ExitCode.REACHED
-        assert [row["model"] for row in place.results["warnings"] if row["text"].startswith(caveat)] == ["bob"]
-        shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"]).stdout
-        assert all(caveat in " ".join(text.split()) for text in (shown, place.report("summary"), place.report("md")))
+    for later, settings in taking_from(place):
+        assert later.run(*fine, **settings).exit_code == ExitCode.REACHED, "as the refusal says"
+        assert later.run(*fine, **settings).exit_code == ExitCode.REACHED
+        assert [row["model"] for row in later.results["warnings"] if row["text"].startswith(caveat)] == ["bob"]
+        shown = typed("monitor", later.run_dir, "--once").stdout
+        assert all(caveat in " ".join(text.split()) for text in (shown, later.report("summary"), later.report("md")))
     stuck = set(MODELS)
-    (place.folder / "all").mkdir()
-    all_of_them = place_of(place.folder / "all", server).run()
+    all_of_them = place.later("all").run()
     assert all_of_them.exit_code == ExitCode.SPENT and "ignores the seed or serves a cache" in all_of_them.stderr
 
 
-def test_runs_that_take_answers_which_may_be_copies_warn_of_it(place: ScriptedPlace, server: ScriptedServer) -> None:
-    server.answer = lambda model, question, seed: honest(model, question, 7 if model == "bob" else seed)
+def test_runs_that_take_answers_which_may_be_copies_warn_of_it(place: ScriptedPlace) -> None:
+    place.server.answer = lambda model, question, seed: honest(model, question, 7 if model == "bob" else seed)
     place.run()
     assert ("repeats_unclear", "bob") in place.warnings()
-    first = place.run_dir
-    for name, later in enumerate(
-        ({"prior": {"run": str(first)}}, {"models": ["ada", {"name": "bob", "recorded": str(first)}]})
-    ):
-        place.run_dir = place.folder / f"later-{name}"
-        place.run(**later)
-        (text,) = [row["text"] for row in place.results["warnings"] if row["kind"] == "alarm_elsewhere"]
+    for later, settings in taking_from(place):
+        later.run(**settings)
+        (text,) = [row["text"] for row in later.results["warnings"] if row["kind"] == "alarm_elsewhere"]
         assert text.startswith("its answers count here as in the run run, which warns: the answers of all 12 pairs")
 
 
 @pytest.mark.slow
-def test_a_cache_that_starts_in_the_middle_voids_the_verdicts_for_good(
-    place: ScriptedPlace, server: ScriptedServer
-) -> None:
+def test_a_cache_that_starts_in_the_middle_voids_the_verdicts_for_good(place: ScriptedPlace) -> None:
     """A few words, right in half of the cases; from the ninth request for a question on always the same. The server is
     mended later, and further answers do not make the copies samples; new ones are."""
     asked_for, lock = Counter[tuple[str, str]](), Lock()
@@ -306,13 +265,13 @@ def test_a_cache_that_starts_in_the_middle_voids_the_verdicts_for_good(
         is_right = share(model, question, seed) < (0.62 if model == "ada" else 0.5) if fresh else number % 3 > 0
         return f"It is {number + (not is_right)}."
 
-    server.answer, is_mended = cached, False
+    place.server.answer, is_mended = cached, False
     ended = place.run(trials={"min": 24, "max": 24}, concurrency=1)  # in the order of the trials
     assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", AnswerFault.REPEATED)]
     assert re.search("from about trial (6|7|8|9|10) on", ended.stdout) and ended.exit_code == ExitCode.SPENT
-    is_mended, asked = True, len(server.requests)
+    is_mended, asked = True, len(place.server.requests)
     longer = place.run(trials={"min": 24, "max": 90}, stopping={"delta": 0.02}, concurrency=1)
-    assert len(server.requests) == asked and longer.exit_code == ExitCode.SPENT, "nothing could be decided"
+    assert len(place.server.requests) == asked and longer.exit_code == ExitCode.SPENT, "nothing could be decided"
     assert ("repeats", "bob") in place.warnings()
     for text in (longer.stdout, place.report("md"), place.report("summary")):
         assert not re.search("better than|worse than|[1-9] of \\d comparisons", text)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from killed_in_batches import POINTS
-from live_runs import MODELS, RunOutcome, Site, small_world
+from live_runs import ENDED, MODELS, RunOutcome, Site, models_at, printed, small_world
 from patient_time import HANGS
 from stored_runs import stored_events
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.notes import AnswersLost, Event, events_of_kind
+from adaptive_eval.notes import AnswersLost, events_of_kind
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -24,8 +24,7 @@ from adaptive_eval.supplies.batches.calls import BatchCalls
 
 SCRIPT = Path(__file__).with_name("killed_in_batches.py")
 TRIALS = {"min": 4, "max": 16}
-
-
+PRICED = {"price": {"input": 1.0, "output": 1.0}}
 HOUR = 3600.0
 
 
@@ -62,33 +61,26 @@ def service(**habits: float) -> Iterator[tuple[SimulatedServer, str]]:
 
 
 def batched(url: str, kind: str = "openai") -> list[dict[str, object]]:
-    return [{"name": name, "base_url": url, "batch": kind} for name in MODELS]
-
-
-def events(directory: Path) -> list[Event]:
-    return stored_events(directory)
+    return models_at(url, batch=kind)
 
 
 def undisturbed(site: Site, **changes: object) -> RunOutcome:
     """What the same run finds with a service without faults."""
     with service() as (_, url):
-        config = site.write("plain", models=batched(url), trials=TRIALS, **changes)
-        return ended_well(site, config, site.directory("plain"))
+        return site.finished("plain", models=batched(url), trials=TRIALS, **changes)
 
 
-def ended_well(site: Site, config: Path, directory: Path) -> RunOutcome:
-    ended = site.run(config, "--run-dir", str(directory))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
-    return RunOutcome.of(directory)
+def ended_well(site: Site, config: Path) -> RunOutcome:
+    ended = site.run(config)
+    assert ended.exit_code in ENDED, ended.stderr
+    return RunOutcome.of(site.directory())
 
 
 def test_a_cap_reserves_the_worst_case_at_batch_prices(site: Site) -> None:
     """A prompt has at most 512 tokens more than bytes, an answer 2,000: of $0.5 a million each, some 400 answers."""
-    price = {"price": {"input": 1.0, "output": 1.0}}
     with service() as (server, url):
-        models = [model | price for model in batched(url)]
-        config = site.write(models=models, trials={"min": 4, "max": 16}, budget={"usd": 0.13})
-        ended_well(site, config, site.directory())
+        models = [model | PRICED for model in batched(url)]
+        site.finished(models=models, trials=TRIALS, budget={"usd": 0.13})
         spent = site.results()["cost"]
         assert 0.0 < spent["usd"] <= 0.13 and spent["trials"] == server.batch_counts["answered"] >= 96
 
@@ -98,18 +90,16 @@ def test_a_stopped_run_leaves_its_batches_to_the_next_start(site: Site) -> None:
     with aged(0.0) as (server, url):
         config = site.write(models=batched(url), trials={"min": 4, "max": 4})
         process = site.start(config, "--run-dir", str(site.directory()))
-        assert process.stdout is not None
         for _ in MODELS:
-            while "submitted a batch" not in process.stdout.readline():
-                assert process.poll() is None
+            printed(process, "submitted a batch")
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=HANGS)
         assert process.returncode == ExitCode.STOPPED
         assert "pending   " in output and " requests, the oldest for " in output
         assert "stopping: " in output and "waiting for 96" not in output, "what is at a service is not waited for"
-        assert len(pending_batches(events(site.directory()))) == len(MODELS)
+        assert len(pending_batches(stored_events(site.directory()))) == len(MODELS)
         server.age = HOUR
-        result = ended_well(site, config, site.directory())
+        result = ended_well(site, config)
     assert server.batch_counts["answered"] == len(result.outcomes) == 96 and server.batch_counts["created"] == 3
 
 
@@ -125,12 +115,9 @@ def stopped_with_batches(site: Site, config: Path, monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patch:
         patch.setattr(BatchCalls, "_polled", interrupted)
-        stopped = site.run(config, "--run-dir", str(site.directory()))
+        stopped = site.run(config)
     assert stopped.exit_code == ExitCode.STOPPED, stopped.output
-    assert len(pending_batches(events(site.directory()))) == len(MODELS)
-
-
-PRICED = {"price": {"input": 1.0, "output": 1.0}}
+    assert len(pending_batches(stored_events(site.directory()))) == len(MODELS)
 
 
 def test_batches_of_a_removed_model_stay_reserved_until_it_is_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,27 +127,24 @@ def test_batches_of_a_removed_model_stay_reserved_until_it_is_back(site: Site, m
         more = {"trials": TRIALS, "budget": {"usd": 9.0}}
         config = site.write("all", models=models, **more)
         stopped_with_batches(site, config, monkeypatch)
-        fewer = site.run(site.write("fewer", models=models[:2], **more), "--run-dir", str(site.directory()))
+        fewer = site.run(site.write("fewer", models=models[:2], **more))
         assert f"those of {MODELS[2]}, no longer in the run, stay at the service" in fewer.stdout, fewer.output
         (row,) = site.results()["cost"]["beside"]
         assert row["what"] == "left" and row["usd"] > 0.0 and not row["answers"], "they are reserved, and not lost"
-        result = ended_well(site, config, site.directory())
+        result = ended_well(site, config)
     assert server.batch_counts["answered"] == len(result.outcomes), "nothing was paid for twice"
-    assert not events_of_kind(events(site.directory()), AnswersLost) and not site.results()["cost"]["beside"]
-    assert pending_batches(events(site.directory())) == []
+    assert not events_of_kind(stored_events(site.directory()), AnswersLost) and not site.results()["cost"]["beside"]
+    assert pending_batches(stored_events(site.directory())) == []
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_batches_of_models_without_batch_now_are_cancelled(
-    site: Site, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_batches_of_models_asked_directly_are_cancelled(site: Site, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     with service(seconds=HOUR) as (server, url):
         stopped_with_batches(site, site.write(models=batched(url, kind), trials=TRIALS), monkeypatch)
-        asked = sum(len(batch.requests) for batch in pending_batches(events(site.directory())))
-        direct = [{"name": name, "base_url": url} for name in MODELS]
-        ended_well(site, site.write("direct", models=direct, trials=TRIALS), site.directory())
+        asked = sum(len(batch.requests) for batch in pending_batches(stored_events(site.directory())))
+        ended_well(site, site.at(url).write("direct", trials=TRIALS))
         cancelled = [batch.cancelled is not None for batch in server._api.batches._batches.values()]
-    run_events = events(site.directory())
+    run_events = stored_events(site.directory())
     assert pending_batches(run_events) == [] and cancelled == [True] * len(MODELS)
     assert sum(event.answers for event in events_of_kind(run_events, AnswersLost) if event.killed) == asked > 0
 
@@ -179,10 +163,10 @@ def test_a_kill_at_any_point_pays_nothing_twice(site: Site, kind: str, point: st
         config = site.write(models=batched(url, kind), trials=TRIALS, budget={"tokens": 3_000_000})
         status, errors = killed_at(point, site, config)
         assert status == -signal.SIGKILL, errors
-        result = ended_well(site, config, site.directory())
+        result = ended_well(site, config)
     if kind == "openai":  # the other has no seeds
         assert result == undisturbed(site, budget={"tokens": 3_000_000})
-    run_events = events(site.directory())
+    run_events = stored_events(site.directory())
     assert pending_batches(run_events) == []
     # a batch that was planned, and was not created, may have been for all that a service without metadata says
     lost = sum(event.answers for event in events_of_kind(run_events, AnswersLost))

@@ -496,9 +496,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "chosen", "as_it_says"), CASES)
-def test_what_is_lost_and_judged_counts_once(
-    name: str, chosen: dict[str, Any], as_it_says: Callable[..., bool]
-) -> None:
+def test_lost_and_judged_answers_count_once(name: str, chosen: dict[str, Any], as_it_says: Callable[..., bool]) -> None:
     with much_is_sent_again() if "sent again" in name else nullcontext():
         life = lead(**chosen)
     assert as_it_says(life), (life.lost, life.set_aside, life.reason, life.failed, life.parts)
@@ -507,9 +505,7 @@ def test_what_is_lost_and_judged_counts_once(
 
 @pytest.mark.parametrize("starts", [(), (Start(Fate.KILL, 30), Start(Fate.KILL, 60))])
 @pytest.mark.parametrize("cap", [{"tokens": 40_000}, {"usd": 0.08}, {"tokens": 200_000}])
-def test_what_a_gateway_adds_to_prompts_exceeds_a_cap_by_first_requests_at_most(
-    cap: dict[str, float], starts: tuple[Start, ...]
-) -> None:
+def test_only_first_requests_exceed_a_cap_by_added_prompts(cap: dict[str, float], starts: tuple[Start, ...]) -> None:
     """What the first answers show is reserved for all others, and no model is set aside."""
     life = lead(cap, starts, usage=ADDED, slots=64)
     assert not life.set_aside and life.reason == "budget"

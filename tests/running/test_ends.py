@@ -5,29 +5,26 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
+from command_line import typed
 from gated import GatedServer
 from live_runs import ENDED, MODELS, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials
 from patient_time import HANGS
-from ports import HOST, held_port
-from stored_runs import events_in
-from typer.testing import CliRunner
+from stored_runs import events_in, stored_results
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.notes import RunFinished, RunStopped
 from adaptive_eval.report.looks import read_look
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.rescore import rescore
 from adaptive_eval.report.results import UNJUDGED_FORMAT
-from adaptive_eval.report.results_file import RESULTS_FILE, read_results
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run
 from adaptive_eval.simulate.server import SimulatedServer, serving
 
@@ -37,24 +34,20 @@ AHEAD = {**TRIALS, "optimize": "time"}
 
 @pytest.mark.slow
 def test_scores_count_the_answers_waited_for_also_when_computed_again(site: Site) -> None:
-    config = site.write("late", trials=AHEAD, concurrency=64)
-    directory = site.directory("late")
-    assert site.run(config, "--run-dir", str(directory)).exit_code in ENDED
+    settings, directory = {"trials": AHEAD, "concurrency": 64}, site.directory("late")
+    outcome = site.finished("late", **settings)
     published, judged = models_of(directory), judged_trials(directory)
     assert set(ended(directory).waited_for or ()) == judged.keys()
-    counted = {name: row["trials"] for name, row in published.items()}
-    assert sum(counted.values()) == len(RunOutcome.of(directory).outcomes) > sum(judged.values())
+    assert sum(row["trials"] for row in published.values()) == len(outcome.outcomes) > sum(judged.values())
     with open_run(directory) as stored:
         anew = stored.results(running=False)
     assert anew is not None
-    assert {row.name: (row.score, row.trials) for row in anew.models} == {
-        name: (row["score"], row["trials"]) for name, row in published.items()
-    }
+    for row in anew.models:
+        assert (row.score, row.trials) == (published[row.name]["score"], published[row.name]["trials"])
     (rubric, *_) = rescore(directory).rubrics
-    assert {row.name: row.score for row in rubric.models} == pytest.approx(
-        {n: row["score"] for n, row in published.items()}
-    )
-    assert site.run(config, "--run-dir", str(directory)).exit_code in ENDED
+    scores = {name: row["score"] for name, row in published.items()}
+    assert {row.name: row.score for row in rubric.models} == pytest.approx(scores)
+    site.finished("late", **settings)
     assert models_of(directory) == published
 
 
@@ -63,11 +56,10 @@ def test_scores_of_a_killed_run_count_only_judged_answers(site: Site) -> None:
     """The requests in flight then were slow ones, and their answers are unknown."""
     directory = site.directory("cut")
     with serving(GatedServer(small_world(), 60)) as url:
-        models = [{"name": name, "base_url": url} for name in MODELS]
-        process = site.start(site.write("cut", models=models, trials=AHEAD), "--run-dir", str(directory))
+        process = site.start(site.at(url).write("cut", trials=AHEAD), "--run-dir", str(directory))
         assert wait_for_trials(directory, 40, process)
         kill(process)
-    assert site.run(site.write("cut", trials=AHEAD), "--run-dir", str(directory)).exit_code in ENDED
+    site.finished("cut", trials=AHEAD)
     assert ended(directory).waited_for is None
     assert site.results("cut")["run"]["kills"] == 1
     assert {name: row["trials"] for name, row in models_of(directory).items()} == judged_trials(directory)
@@ -94,45 +86,28 @@ TOO_LITTLE = {"budget": {"trials": 10}}
 NOTHING = "No answers were requested: the budget does not cover the first round."
 
 
-def left_by(directory: Path) -> dict[str, Any]:
-    """The file, which is no results of a look."""
-    assert read_results(directory) is None
-    document = json.loads((directory / RESULTS_FILE).read_text())
-    assert document["format"] == UNJUDGED_FORMAT
-    return dict(document)
-
-
-def output_of(command: str, directory: Path, *options: str) -> str:
-    """What a command that reads a run says of it."""
-    result = CliRunner().invoke(app, [command, str(directory), *options])
-    assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT), result.output
-    return result.output
-
-
 @pytest.mark.slow
 def test_every_reader_of_a_run_says_that_its_cap_refused_the_first_round(site: Site) -> None:
     ended = site.run(site.write(**TOO_LITTLE))
     assert ended.exit_code == ExitCode.SPENT and NOTHING in ended.stdout
-    document = left_by(site.directory())
+    assert read_results(site.directory()) is None
+    document = site.results()
+    assert document["format"] == UNJUDGED_FORMAT
     assert (document["run"]["status"], document["run"]["reason"], document["why"]) == ("finished", "budget", NOTHING)
-    assert document["models"] == ["ada", "bob", "cyd"]
-    assert document["trials"] == 0
-    assert NOTHING in output_of("report", site.directory(), "--format", "md", "--output", "-")
-    assert NOTHING in output_of("monitor", site.directory(), "--once")
-    assert "intact" in output_of("verify", site.directory())
-    assert "hint" not in output_of("plan", site.write(store=str(site.folder / "runs"), **TOO_LITTLE))
-    page = output_of("report", site.directory(), "--format", "html", "--output", "-")
-    assert NOTHING in page
+    assert document["models"] == ["ada", "bob", "cyd"] and document["trials"] == 0
+    assert NOTHING in site.report("md") and NOTHING in site.report("html")
+    looked = typed("monitor", site.directory(), "--once")
+    assert looked.exit_code in ENDED and NOTHING in looked.output
+    assert typed("verify", site.directory()).output.endswith("intact\n")
+    assert "hint" not in typed("plan", site.write(store=str(site.folder / "runs"), **TOO_LITTLE)).output
     # what it says can be done is done, and the file is that of the run
-    assert site.run(site.write(budget={"trials": 200})).exit_code in ENDED
-    results = read_results(site.directory())
-    assert results is not None and results.cost.trials >= 96
+    site.finished(budget={"trials": 200})
+    assert stored_results(site.directory()).cost.trials >= 96
 
 
 @pytest.fixture
-def dead_url() -> Iterator[str]:
-    with held_port() as port:
-        yield f"http://{HOST}:{port}/v1"
+def dead_url(unused_tcp_port: int) -> str:
+    return f"http://127.0.0.1:{unused_tcp_port}/v1"
 
 
 def models(*urls: str) -> list[dict[str, str]]:
@@ -153,9 +128,7 @@ def test_a_dead_server_ends_a_new_run_before_any_model_is_asked(site: Site, dead
 def test_a_model_with_answers_is_set_aside_and_the_other_is_asked_no_further_round(site: Site, dead_url: str) -> None:
     server = SimulatedServer(small_world())
     with serving(server) as url:
-        budget = {"trials": 72}
-        first = site.run(site.write(models=models(url, url), budget=budget))
-        assert first.exit_code == ExitCode.SPENT
+        assert site.run(site.write(models=models(url, url), budget={"trials": 72})).exit_code == ExitCode.SPENT
         asked = server.counts["answered"]
         again = site.run(site.write(models=models(url, dead_url)))
         assert again.exit_code == ExitCode.ENDPOINTS
@@ -166,9 +139,7 @@ def test_a_model_with_answers_is_set_aside_and_the_other_is_asked_no_further_rou
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_pauses")
 def test_a_run_can_be_stopped_while_it_looks_for_servers(site: Site, dead_url: str) -> None:
-    config: Path = site.write(models=models(dead_url, dead_url))
-    process = site.start(config)
-    assert process.stdout is not None
+    process = site.start(site.write(models=models(dead_url, dead_url)))
     while "promise" not in process.stdout.readline():  # then it looks for servers
         pass
     process.send_signal(signal.SIGTERM)
@@ -182,6 +153,12 @@ BEFORE = 12
 """Answers that a server gives before it is let go on."""
 
 
+def finished(command: Sequence[str | Path], site: Site, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """A process that has ended, in the folder of the site."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.run(command, cwd=site.folder, text=True, timeout=HANGS, check=False, **pipes)
+
+
 def closed_pipe() -> BinaryIO:
     """The writing end of a pipe whose reader has left."""
     read, write = os.pipe()
@@ -192,26 +169,20 @@ def closed_pipe() -> BinaryIO:
 @pytest.mark.slow
 @pytest.mark.parametrize("display", ["plain", "json"])
 def test_a_reader_that_leaves_does_not_end_the_run(site: Site, display: str) -> None:
-    config = site.write(trials=ONCE)
     with closed_pipe() as pipe:
-        command = [*COMMAND, str(config), "--display", display]
-        done = subprocess.run(
-            command, cwd=site.folder, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=HANGS, check=False
-        )
+        done = finished([*COMMAND, site.write(trials=ONCE), "--display", display], site, stdout=pipe)
     assert done.returncode in ENDED, done.stderr
     assert "nothing more is shown (Broken pipe); the run goes on" in done.stderr
     assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
     assert RunOutcome.of(site.directory()).outcomes
     with closed_pipe() as pipe:
-        command = [*COMMAND[:-1], "monitor", str(site.directory()), "--display", display]
-        watched = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=HANGS, check=False)
+        watched = finished([*COMMAND[:-1], "monitor", site.directory(), "--display", display], site, stdout=pipe)
     assert not watched.stderr, "the run is over"
 
 
 @pytest.mark.slow
 def test_standard_output_may_be_closed_from_the_beginning(site: Site) -> None:
-    command = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, str(site.write(trials=ONCE))]
-    done = subprocess.run(command, cwd=site.folder, stderr=subprocess.PIPE, text=True, timeout=HANGS, check=False)
+    done = finished(["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, site.write(trials=ONCE)], site)
     assert done.returncode in ENDED, done.stderr
     assert "Traceback" not in done.stderr
 
@@ -220,10 +191,8 @@ def test_standard_output_may_be_closed_from_the_beginning(site: Site) -> None:
 def test_a_terminal_of_ascii_shows_any_name(site: Site) -> None:
     models = [{"name": f"{name}-größer-模型", "model": name, "base_url": site.base_url} for name in ("ada", "bob")]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
-    command = [*COMMAND, str(site.write(models=models, trials=ONCE)), "--display", "plain"]
-    done = subprocess.run(
-        command, cwd=site.folder, env=environment, capture_output=True, text=True, timeout=HANGS, check=False
-    )
+    command = [*COMMAND, site.write(models=models, trials=ONCE), "--display", "plain"]
+    done = finished(command, site, env=environment)
     assert done.returncode == ExitCode.REACHED, done.stderr
     assert "gr\\xf6\\xdfer" in done.stdout
 
@@ -233,7 +202,7 @@ def gated(site: Site) -> Iterator[tuple[Path, GatedServer]]:
     """A run whose server answers some requests, and the others when it is let to."""
     server = GatedServer(small_world(), BEFORE)
     with serving(server) as url:
-        yield replace(site, base_url=url).write(trials=ONCE), server
+        yield site.at(url).write(trials=ONCE), server
 
 
 @pytest.mark.slow
@@ -242,7 +211,6 @@ def test_a_terminal_that_is_closed_stops_the_run_as_sigterm_does(site: Site, gat
     process = site.start(config)
     assert wait_for_trials(site.directory(), BEFORE, process)
     process.send_signal(signal.SIGHUP)
-    assert process.stdout is not None
     while "stopping: waiting for" not in process.stdout.readline():
         assert process.poll() is None
     server.open()
@@ -270,7 +238,7 @@ def test_a_run_under_nohup_goes_on(site: Site, gated: tuple[Path, GatedServer]) 
 def test_a_run_whose_store_is_removed_says_what_is_lost(site: Site, how: str, tmp_path: Path) -> None:
     server, directory = GatedServer(small_world(), 30), site.directory()
     with serving(server) as url:
-        process = site.start(replace(site, base_url=url).write())
+        process = site.start(site.at(url).write())
         assert wait_for_trials(directory, 20, process)
         if how == "folder":
             directory.rename(tmp_path / "elsewhere")
@@ -308,12 +276,9 @@ def notifications(folder: Path) -> list[Json]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_the_command_is_called_at_the_end_without_keys(
-    site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_gets_the_end_without_keys(site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "one-that-nobody-else-may-see")
-    ended = site.run(site.write(notify=program))
-    assert ended.exit_code == ExitCode.REACHED
+    assert site.run(site.write(notify=program)).exit_code == ExitCode.REACHED
     (message,) = notifications(site.folder)
     line, remainder = message["text"].split("\n")
     assert line.startswith("run: Finished: ") and "ada is best" in line and not remainder
@@ -328,14 +293,13 @@ def test_the_command_is_told_of_an_error_that_ends_a_run(site: Site, program: li
     assert message["text"].startswith("run: Stopped by an error: ") and message["text"].count("\n") == 1
 
 
-def test_the_text_of_an_error_that_nobody_foresaw_is_stored_and_told_nowhere(
-    site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_errors_are_not_quoted(site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError(KEY)
 
     monkeypatch.setattr("adaptive_eval.running.start.setting_of_today", fail)
-    assert site.run(site.write(notify=program)).exit_code != 0
+    with pytest.raises(RuntimeError):
+        site.run(site.write(notify=program))
     (message,) = notifications(site.folder)
     (stopped,) = events_in(site.directory(), RunStopped)
     assert stopped.reason == "an unexpected error (RuntimeError)"
@@ -351,7 +315,7 @@ def test_the_text_of_an_error_that_nobody_foresaw_is_stored_and_told_nowhere(
 )
 def test_a_command_that_fails_is_a_warning(site: Site, command: list[str], message: str) -> None:
     result = site.run(site.write(notify=command, trials={"min": 2, "max": 2}))
-    assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "warning: notify: " in result.stderr
+    assert result.exit_code in ENDED and "warning: notify: " in result.stderr
     assert message in result.stderr and "example.org" not in result.stderr
 
 
@@ -371,23 +335,14 @@ KEY = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
         (["curl", "${A_HOOK}"], "has what looks like a key"),
     ],
 )
-def test_a_section_that_cannot_work_or_would_store_a_secret_is_refused(
-    site: Site, monkeypatch: pytest.MonkeyPatch, notify: Json, message: str
-) -> None:
+def test_secrets_in_notify_are_refused(site: Site, monkeypatch: pytest.MonkeyPatch, notify: Json, message: str) -> None:
     monkeypatch.setenv("A_HOOK", f"https://a.com/{KEY}")
     with pytest.raises(ConfigError) as refused:
         load_config(site.write(notify=notify))
     assert message in str(refused.value) and KEY not in str(refused.value) and "word" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["curl", "-sS", "--fail", "-H", "Content-Type: application/json", "--data-binary", "@-", "https://a.com/hook"],
-        ["curl", "--config", "hook.curl"],
-        ["/opt/Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8/tell", "run"],
-    ],
-)
-def test_a_command_without_a_secret_is_taken_as_it_is(site: Site, command: list[str]) -> None:
-    config = load_config(site.write(notify=command))
-    assert config.notify is not None and config.notify == tuple(command)
+def test_a_command_without_a_secret_is_taken_as_it_is(site: Site) -> None:
+    plain = ["curl", "-sS", "--fail", "-H", "Content-Type: application/json", "-d", "@-", "https://a.com/hook"]
+    for command in (plain, ["curl", "--config", "hook.curl"], ["/opt/Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8/tell", "run"]):
+        assert load_config(site.write(notify=command)).notify == tuple(command)

@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,15 +9,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import yaml
-from live_runs import ENDED, Site, small_world
+from command_line import typed
+from live_runs import ENDED, RunOutcome, Site, small_world
 from result_rows import rows_in_file
-from typer.testing import CliRunner
+from stored_runs import stored_results
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
-from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.results import Results
-from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.view import read_view
 from adaptive_eval.show.junit import junit
 from adaptive_eval.simulate.answering import question_rows
@@ -45,11 +40,9 @@ SCORE, POINTS = r"\d+\.\d%", r"\d+\.\d points"
 
 def gate(folder: Path, build: str, **changes: str) -> tuple[int, str]:
     path = folder / "gate.yaml"
-    change = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
     path.write_text(GATE.format(build=build))
-    result = CliRunner().invoke(
-        app, ["run", str(path), "--run-dir", str(folder / "run"), "--display", "plain", *change]
-    )
+    change = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
+    result = typed("run", path, "--run-dir", folder / "run", "--display", "plain", *change)
     return result.exit_code, result.output
 
 
@@ -93,7 +86,7 @@ def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path:
 
 
 def report(folder: Path, kind: str) -> str:
-    result = CliRunner().invoke(app, ["report", str(folder / "run"), "--format", kind, "--output", "-"])
+    result = typed("report", folder / "run", "--format", kind, "--output", "-")
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -107,16 +100,14 @@ def report(folder: Path, kind: str) -> str:
         (0.58, "5", "UNDECIDED", ExitCode.SPENT, "error"),
     ],
 )
-def test_a_gate_on_a_value_has_its_exit_code_and_every_report_says_why(
-    tmp_path: Path, value: float, trials: str, outcome: str, code: ExitCode, tag: str
-) -> None:
+def test_a_gate_on_a_value(tmp_path: Path, value: float, trials: str, outcome: str, code: ExitCode, tag: str) -> None:
     """The build is right in about 53%."""
     objective = f"{{kind: threshold, value: {value}, gate: true}}"
     settings = yaml.safe_load(GATE.format(build="coin-08"))
     path = tmp_path / "gate.yaml"
     path.write_text(yaml.safe_dump(settings | {"models": settings["models"][1:], "objective": {"kind": "ranking"}}))
-    words = ["run", str(path), "--run-dir", str(tmp_path / "run"), "--display", "plain"]
-    ended = CliRunner().invoke(app, [*words, "--set", f"objective={objective}", "--set", f"trials.max={trials}"])
+    changes = ("--set", f"objective={objective}", "--set", f"trials.max={trials}")
+    ended = typed("run", path, "--run-dir", tmp_path / "run", "--display", "plain", *changes)
     assert ended.exit_code == code, ended.output
     allowed = "-5 points allowed; " if outcome == "UNDECIDED" else ""
     apart = rf"difference -?{POINTS} \({allowed}95% interval -?[\d.]+ to -?[\d.]+\)"
@@ -134,7 +125,7 @@ def test_a_gate_on_a_value_has_its_exit_code_and_every_report_says_why(
 def test_a_gate_needs_a_baseline_or_a_value(tmp_path: Path) -> None:
     path = tmp_path / "gate.yaml"
     path.write_text(GATE.format(build="coin-11").replace("kind: baseline, baseline: production", "kind: best"))
-    result = CliRunner().invoke(app, ["validate", str(path)])
+    result = typed("validate", path)
     assert result.exit_code == ExitCode.CONFIGURATION
     assert "objective.gate is only for the objectives baseline and threshold" in result.output
 
@@ -142,10 +133,8 @@ def test_a_gate_needs_a_baseline_or_a_value(tmp_path: Path) -> None:
 SHARES = {"easy": 0.75, "hard": 0.25}
 
 
-@pytest.fixture(scope="module")
-def ended_once(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
+def test_the_score_is_the_weighted_mean_of_the_benchmarks_whose_questions_are_asked_by_their_weight(site: Site) -> None:
     """Two benchmarks of three and of five questions, the first with three times the weight."""
-    site = Site.make(tmp_path_factory.mktemp("ended"), base_url)
     rows = [{**row, "level": "odd" if at % 2 else "even"} for at, row in enumerate(question_rows(small_world()))]
     benchmarks = []
     for name, chosen in (("easy", rows[5:]), ("hard", rows[:5])):
@@ -157,40 +146,10 @@ def ended_once(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     del config["questions"]
     path = site.folder / "run.yaml"
     path.write_text(json.dumps(config))
-    result = site.run(path)
-    assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT), result.output
-    return site.folder
-
-
-@pytest.fixture
-def ended(site: Site, ended_once: Path) -> Path:
-    """A copy of that run, beside its configuration."""
-    shutil.copytree(ended_once, site.folder, dirs_exist_ok=True)
-    return site.directory()
-
-
-def results_of(directory: Path) -> Results:
-    results = read_results(directory)
-    assert results is not None
-    return results
-
-
-def looks_of(directory: Path) -> list[dict[str, object]]:
-    with closing(RunReader.open(directory)) as reader:
-        return [dict(look.body) for look in reader.log.looks()]
-
-
-def invoke(*words: object) -> str:
-    result = CliRunner().invoke(app, list(map(str, words)))
-    assert result.exit_code in (0, ExitCode.REACHED, ExitCode.SPENT), result.output
-    return result.stdout
-
-
-def test_the_score_is_the_weighted_mean_of_the_benchmarks_whose_questions_are_asked_by_their_weight(
-    ended: Path,
-) -> None:
-    results = results_of(ended)
-    trials = {row.id: sum(row.trials) for row in rows_in_file(ended)}
+    ended = site.run(path)
+    assert ended.exit_code in ENDED, ended.output
+    results = stored_results(site.directory())
+    trials = {row.id: sum(row.trials) for row in rows_in_file(site.directory())}
     assert {key.partition("/")[0] for key in trials} == {"easy", "hard"}
     assert [row for row in results.models if row.trials > 8 * 6], "some model is asked beyond the opening"
     heavy, light = (np.mean([n for key, n in trials.items() if key.startswith(name)]) for name in SHARES)
@@ -206,22 +165,14 @@ def test_the_score_is_the_weighted_mean_of_the_benchmarks_whose_questions_are_as
     assert {row.group for row in results.groups if row.by == "level"} == {"odd", "even"}
     assert sum(row.share for row in results.groups if row.by == "level") == pytest.approx(len(results.models))
 
-
-def test_a_replay_of_the_run_weighs_its_questions(ended: Path, tmp_path: Path) -> None:
-    config = tmp_path / "run.yaml"
-    invoke("replay", ended, "--config", config, "--output", tmp_path / "again")
-    scores, again = (
-        {row.name: row.score for row in results_of(directory).models} for directory in (ended, tmp_path / "again")
-    )
-    assert again == pytest.approx(scores), "the same trials in their order"
-
-
-def test_the_run_resumes_only_with_the_same_weights(ended: Path, site: Site) -> None:
-    config = site.folder / "run.yaml"
-    assert site.run(config, "--set", "trials.max=32").exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-    other = site.run(config, "--set", "benchmarks.0.weight=1")
-    assert other.exit_code == ExitCode.CONFIGURATION
-    assert "benchmarks.easy.weight" in other.stderr
+    # a replay weighs the same trials in their order, and a resume has the same weights
+    again = site.folder / "again"
+    assert typed("replay", site.directory(), "--config", path, "--output", again).exit_code in ENDED
+    scores = {row.name: row.score for row in results.models}
+    assert {row.name: row.score for row in stored_results(again).models} == pytest.approx(scores)
+    assert site.run(path, "--set", "trials.max=32").exit_code in ENDED
+    other = site.run(path, "--set", "benchmarks.0.weight=1")
+    assert other.exit_code == ExitCode.CONFIGURATION and "benchmarks.easy.weight" in other.stderr
 
 
 @pytest.mark.slow
@@ -231,26 +182,19 @@ def test_gates_of_benchmarks_and_of_the_whole_are_one_decision(site: Site) -> No
     ran = site.run(path)
     assert ran.exit_code == ExitCode.WORSE, ran.output
     assert "on easy: worse than bob by more than 10 points." in ran.output
-    results = results_of(site.directory())
+    results = stored_results(site.directory())
+    whole, easy = "on all questions: not worse than bob by more than 70", "worse than bob by more than 10 points"
     outcomes = {row.model: (row.outcome, row.why) for row in results.gate}
-    assert outcomes == {
-        "ada": (
-            "PASS",
-            "on all questions: not worse than bob by more than 70 points; "
-            "on easy: not worse than bob by more than 10 points",
-        ),
-        "cyd": ("FAIL", "on easy: worse than bob by more than 10 points"),
-    }
+    assert outcomes == {"ada": ("PASS", f"{whole} points; on easy: not {easy}"), "cyd": ("FAIL", f"on easy: {easy}")}
     gates = {(row.group, row.model): row.gate for row in results.groups if row.by == "benchmark"}
-    assert gates["easy", "ada"] == "PASS"
-    assert gates["easy", "cyd"] == "FAIL"
+    assert (gates["easy", "ada"], gates["easy", "cyd"]) == ("PASS", "FAIL")
     assert {gates["hard", name] for name in ("ada", "bob", "cyd")} == {gates["easy", "bob"]} == {None}
     comment = site.report("pr")
     assert comment.startswith("**FAIL: ") and comment.count("\n\n**PASS: ") == 1, "the worst first"
-    taken = looks_of(site.directory())
+    taken = RunOutcome.of(site.directory()).looks
     again = site.run(path, "--set", "benchmarks.0.gate=60%")
     assert again.exit_code in ENDED, "how much worse a build may be says nothing of its trials; all is judged anew"
-    assert looks_of(site.directory())[: len(taken)] == taken
-    (warning,) = (row.text for row in results_of(site.directory()).warnings if row.kind == "redecided")
+    assert RunOutcome.of(site.directory()).looks[: len(taken)] == taken
+    (warning,) = (row.text for row in stored_results(site.directory()).warnings if row.kind == "redecided")
     assert "benchmarks.easy.gate: 0.1 → 0.6;" in warning and "The promise does not cover" in warning
     assert site.run(path, "--set", "benchmarks.0.gate=60%", "--set", "trials.max=240").exit_code in ENDED

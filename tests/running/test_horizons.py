@@ -1,32 +1,26 @@
-"""A run that goes on with other settings remembers its own, keeps its looks, and drops no answer from a score."""
+"""A run that goes on with other settings, as those that it advises, remembers its own and keeps its looks."""
 
+import json
+import re
+import shlex
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from live_runs import ENDED, MODELS, EndedRuns, Site
+from command_line import typed
+from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, models_at
 from stored_runs import events_in, stored_header, stored_trials
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
+from adaptive_eval.core import horizons
 from adaptive_eval.notes import SettingsChanged
 from adaptive_eval.report.reader import RunReader
 
 
-def looks(site: Site) -> list[dict[str, object]]:
-    with closing(RunReader.open(site.directory())) as reader:
-        return [dict(look.body) for look in reader.log.looks()]
-
-
-def stored_and_counted(site: Site) -> tuple[int, int]:
-    """How many trials are stored, and how many of them are in a score."""
-    with closing(RunReader.open(site.directory())) as reader:
-        stored = reader.trial_count()
-        in_scores = sum(reader.log.looks()[-1].body["trials"])
-    assert sum(row["trials"] for row in site.results()["models"]) == in_scores
-    return stored, in_scores
+def looks(site: Site) -> list[dict[str, Any]]:
+    return RunOutcome.of(site.directory()).looks
 
 
 def warnings(site: Site, kind: str) -> list[str]:
@@ -39,12 +33,13 @@ def test_the_plain_command_goes_on_with_the_settings_of_the_run(site: Site) -> N
     assert site.run(config).exit_code == ExitCode.SPENT
     longer = site.run(config, "--set", "trials.max=120", "--set", "budget.trials=2000")
     assert longer.exit_code == ExitCode.REACHED, longer.stderr
-    decided, counts = site.results(), stored_and_counted(site)
+    decided, outcome = site.results(), RunOutcome.of(site.directory())
+    assert sum(row["trials"] for row in decided["models"]) == sum(outcome.looks[-1]["trials"])
     again = site.run(config)
     assert again.exit_code == ExitCode.REACHED, again.stderr
     assert "settings of an earlier start still apply (budget.trials=2000, trials.max=120)" in again.stderr
-    assert stored_and_counted(site) == counts and not warnings(site, "uncounted")
-    assert site.results()["pairs"] == decided["pairs"]
+    assert RunOutcome.of(site.directory()) == outcome and not warnings(site, "uncounted")
+    assert [site.results()[key] for key in ("models", "pairs")] == [decided[key] for key in ("models", "pairs")]
     assert len(events_in(site.directory(), SettingsChanged)) == 1
 
 
@@ -55,9 +50,8 @@ def test_a_setting_changed_in_the_file_or_on_the_command_line_replaces_that_of_t
     assert again.exit_code in ENDED, again.stderr
     assert "(stopping.confidence=0.9)" in again.stderr
     assert "settings changed: " in again.stdout
-    with closing(RunReader.open(site.directory())) as reader:
-        assert reader.header().configuration["trials"]["max"] == 6
-        assert reader.header().configuration["stopping"]["confidence"] == 0.9
+    configuration = stored_header(site.directory()).configuration
+    assert (configuration["trials"]["max"], configuration["stopping"]["confidence"]) == (6, 0.9)
     once_more = site.run(site.folder / "run.yaml", "--set", "stopping.confidence=0.8")
     assert "settings of an earlier start" not in once_more.stderr
     undone = site.run(site.folder / "run.yaml", "--set", "stopping.confidence=")
@@ -67,13 +61,11 @@ def test_a_setting_changed_in_the_file_or_on_the_command_line_replaces_that_of_t
     assert "still apply" not in site.run(site.folder / "run.yaml").stderr
     for text in ("stopping.confidence=", "trials.max=", "models.0.price="):
         refused = site.run(site.folder / "run.yaml", "--set", text)
-        assert (
-            refused.exit_code == ExitCode.CONFIGURATION
-            and "which would undo a --set of an earlier start" in refused.stderr
-        )
+        assert refused.exit_code == ExitCode.CONFIGURATION
+        assert "which would undo a --set of an earlier start" in refused.stderr
     for options in (["--set", "budget.trials=600"], ["--set", "budget="], []):  # a section replaces what was set in it
         assert ("still apply" in site.run(site.folder / "run.yaml", *options).stderr) is False
-    fresh = site.run(site.folder / "run.yaml", "--run-dir", str(site.directory("other")))
+    fresh = site.run(site.folder / "run.yaml", "--run-dir", site.directory("other"))
     assert "settings of an earlier start" not in fresh.stderr
 
 
@@ -101,24 +93,17 @@ def test_settings_that_contradict_the_run_are_refused_with_what_to_type(site: Si
         assert looks(site) == before
         with closing(RunReader.open(site.directory())) as reader:
             assert len(reader.log.configurations()) == 1
-    assert site.run(site.write(**settings)).exit_code in ENDED
-
-
-def run_to(site: Site, max_trials: int, min_trials: int = 2) -> str:
-    """The messages of a run with this horizon."""
-    ended = site.run(site.write(trials={"min": min_trials, "max": max_trials}))
-    assert ended.exit_code in ENDED, ended.stderr
-    return ended.stdout
+    site.finished(**settings)
 
 
 @pytest.mark.slow
 def test_each_change_of_the_horizon_is_reported_and_changes_no_look(site: Site) -> None:
-    before = list[list[dict[str, object]]]()
+    before = list[dict[str, Any]]()
     for max_trials in (3, 6, 9):
-        output = run_to(site, max_trials)
-        before.append(looks(site))
-    assert before[1][: len(before[0])] == before[0] and before[2][: len(before[1])] == before[1]
-    assert "trials.max was raised from 3 to 6 after look" in output
+        ended = site.run(site.write(trials={"min": 2, "max": max_trials}))
+        assert ended.exit_code in ENDED and looks(site)[: len(before)] == before, ended.output
+        before = looks(site)
+    assert "trials.max was raised from 3 to 6 after look" in ended.stdout
     assert [text.split(" after")[0] for text in warnings(site, "horizon")] == [
         "trials.max was raised from 3 to 6",
         "trials.max was raised from 6 to 9",
@@ -144,12 +129,9 @@ def test_the_report_warns_of_a_model_that_was_taken_out_and_put_back(site: Site,
 def test_the_place_of_the_first_look_stays_when_the_horizon_that_set_it_is_raised(site: Site) -> None:
     """By default it lies at a fifth of `trials.max`, at least at 2 and at most at 4."""
     for max_trials in (6, 20):
-        ended = site.run(site.write(trials={"max": max_trials}))
-        assert ended.exit_code in ENDED, ended.stderr
+        site.finished(trials={"max": max_trials})
         assert stored_config(stored_header(site.directory())).trials.min == 2
-        assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
-        report = (site.directory() / "report.md").read_text()
-        assert "2 trials per question before the first look" in report, "not what a run of today's horizon begins with"
+        assert "2 trials per question before the first look" in site.report(), "not what a run of 20 begins with"
     refused = site.run(site.write(trials={"max": 20, "min": 4}))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "trials.min cannot change after the first look: it was 2, and is now 4" in refused.stderr
@@ -157,17 +139,15 @@ def test_the_place_of_the_first_look_stays_when_the_horizon_that_set_it_is_raise
 
 def test_the_first_look_of_a_small_budget_stays_when_the_budget_is_raised(site: Site) -> None:
     for budget in (60, 600):  # three and 33 trials of each of six questions by three models
-        ended = site.run(site.write(trials={"max": 20}, budget={"trials": budget}))
-        assert ended.exit_code in ENDED, ended.stderr
+        outcome = site.finished(trials={"max": 20}, budget={"trials": budget})
         assert stored_config(stored_header(site.directory())).trials.min == 2
-    with closing(RunReader.open(site.directory())) as reader:
-        assert len(reader.log.looks()) > 1
+    assert len(outcome.looks) > 1
 
 
 @pytest.mark.slow
 def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
     """Rounds as large as the need begin with a part of the horizon."""
-    run_to(site, 20)
+    site.finished(trials={"min": 2, "max": 20})
     refused = site.run(site.write(trials={"min": 2, "max": 20, "optimize": "time"}))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "first look came after 2 trials per question" in refused.stderr
@@ -177,15 +157,11 @@ def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
 @pytest.mark.slow
 def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> None:
     """`auto` would take another now: GPUs are named, and the stored run says what it began with."""
-    gpus = [{"name": name, "base_url": site.base_url, "gpus": 1} for name in ("ada", "bob", "cyd")]
-    begun = site.run(site.write(trials={"min": 2, "max": 10, "optimize": "cost"}, models=gpus))
-    assert begun.exit_code in ENDED, begun.stderr
-    again = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus))
-    assert again.exit_code in ENDED, again.stderr
+    gpus = models_at(site.base_url, gpus=1)
+    site.finished(trials={"min": 2, "max": 10, "optimize": "cost"}, models=gpus)
+    for name in ("run", "fresh"):
+        site.finished(name, trials={"min": 2, "max": 10}, models=gpus)
     assert stored_header(site.directory()).configuration["trials"]["optimize"] == "cost"
-    folder = str(site.directory("fresh"))
-    fresh = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus), "--run-dir", folder)
-    assert fresh.exit_code in ENDED, fresh.stderr
     assert stored_header(site.directory("fresh")).configuration["trials"]["optimize"] == "time"
 
 
@@ -194,11 +170,8 @@ REFUSAL = "the price or the gpus of bob are not those of its first answers"
 
 
 def write(site: Site, bob: float, **changes: object) -> Path:
-    prices = {name: bob if name == "bob" else 1.0 for name in MODELS}
-    models = [
-        {"name": name, "base_url": site.base_url, "price": {"input": price, "output": price}}
-        for name, price in prices.items()
-    ]
+    models = models_at(site.base_url, price={"input": 1.0, "output": 1.0})
+    models[1] |= {"price": {"input": bob, "output": bob}}
     return site.write(**{"models": models, "objective": CHEAPEST, "trials": {"min": 1, "max": 2}, **changes})
 
 
@@ -209,13 +182,7 @@ def costs_of_bob(site: Site) -> set[float]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "first",
-    [
-        {"budget": {"usd": 0.3}},  # ends before its first look
-        {"objective": "ranking"},
-    ],
-)
+@pytest.mark.parametrize("first", [{"budget": {"usd": 0.3}}, {"objective": "ranking"}], ids=["no look", "ranking"])
 def test_a_price_stays_that_of_the_first_answers(site: Site, first: dict[str, object]) -> None:
     site.run(write(site, 100.0, **first))
     assert costs_of_bob(site) == {100.0}
@@ -232,3 +199,36 @@ def test_answers_of_a_dry_run_at_another_price_are_not_used(site: Site) -> None:
     ended = site.run(write(site, 0.5))
     assert "the answers of the dry run are not used" in ended.stderr
     assert costs_of_bob(site) == {0.5}
+
+
+@pytest.mark.slow
+def test_larger_limits_and_then_a_larger_delta_decide_what_is_open(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever types what the run advises, again and again, gets a decision, though two models are one and the same."""
+    monkeypatch.setattr(horizons, "MAX_TRIALS", 60)
+    monkeypatch.setattr(horizons, "MAX_TIMES", 3)
+    models = [{"name": name, "model": name[:3], "base_url": site.base_url} for name in ("ada", "bob", "bob-again")]
+    ended = site.run(site.write(models=models, trials={"min": 2, "max": 8}, budget={"trials": 20}))
+    changed = list[str]()
+    while ended.exit_code != ExitCode.REACHED and len(changed) < 10:
+        assert ended.exit_code == ExitCode.SPENT, ended.output
+        command = re.findall(r"^ +adaptive-eval (run .*)$", ended.stdout.rpartition("to do ")[2], re.MULTILINE)[0]
+        settings = [word.partition("=")[0] for word in shlex.split(command) if "=" in word]
+        assert len(settings) == len({*settings}), "a value is replaced, not added"
+        changed.append(settings[-1])
+        ended = typed(*shlex.split(command.replace("DELTA", "0.3")), "--display", "plain")
+    assert ended.exit_code == ExitCode.REACHED, ended.stdout
+    assert changed[0] == "budget.trials" and changed[-1] == "stopping.delta" and "trials.max" in changed
+
+
+def test_a_new_run_has_the_settings_that_earlier_commands_have_set_and_a_folder_of_its_own(site: Site) -> None:
+    models = models_at(site.base_url, "ada", "bob")
+    gate = site.write(models=models, objective={"kind": "baseline", "baseline": "ada", "gate": True}, trials={"max": 8})
+    here, warmer = ("--run-dir", site.folder / "gate"), ("--set", "sampling.temperature=0.7")
+    site.run(gate, *here, "--set", "stopping.delta=0.35", *warmer)
+    (site.folder / "gate-2").mkdir()
+    again = site.run(gate, *here, *warmer)
+    (command,) = re.findall(r"for a new build, start over:\n +adaptive-eval (run .*)$", again.stdout, re.MULTILINE)
+    assert typed(*shlex.split(command)).exit_code == again.exit_code
+    new, old = (json.loads((site.folder / name / "results.json").read_bytes()) for name in ("gate-3", "gate"))
+    assert new["decisions"] == old["decisions"] and new["decisions"]["stopping"]["delta"] == 0.35
+    assert {row["sampling"]["temperature"] for row in new["models"]} == {0.7}

@@ -1,33 +1,28 @@
 """Judges that score by criteria or compare answers, labels of their runs, and configurations that are refused."""
 
-import asyncio
 import json
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
-from stored_runs import events_in
-from typer.testing import CliRunner
+from command_line import typed
+from live_runs import Site, judge_at, models_at, small_world, stored
+from stored_runs import events_in, stored_results
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import GraderServer
 from adaptive_eval.graders.asking import AskingPool, VerifierPool
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judge_forms import ComparisonForm
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
-from adaptive_eval.graders.types import Grade
 from adaptive_eval.graders.verifier import Verifier
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.notes import ServersNoticed
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.label_file import LABELS_FILE
-from adaptive_eval.report.labelled import LabelledRun
 from adaptive_eval.report.records import TrialRecord
-from adaptive_eval.report.stored import open_run
 from adaptive_eval.simulate.answering import question_rows, right_answer
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -47,9 +42,8 @@ def scored(site: Site, url: str, grader: dict[str, object], **changes: object) -
     lines = (json.dumps(row | {"other": f"\\boxed{{{other}}}"}) for row, other in zip(rows, others, strict=True))
     (site.folder / "with_others.jsonl").write_text("\n".join(lines))
     questions = {"path": "with_others.jsonl", "fields": {"metadata": ["other"]}}
-    judge = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, **grader}
-    models = [{"name": name, "base_url": url} for name in MODELS]
-    return {"questions": questions, "models": models, "grader": judge, "trials": {"min": 2, "max": 4}} | changes
+    graded = {"models": models_at(url), "grader": judge_at(url, **grader)}
+    return {"questions": questions, "trials": {"min": 2, "max": 4}} | graded | changes
 
 
 def is_right(trial: TrialRecord) -> bool:
@@ -60,13 +54,11 @@ def is_right(trial: TrialRecord) -> bool:
 def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_noted_once(site: Site, fair_url: str) -> None:
     judge = SimulatedServer(small_world(), judge=SimulatedJudge(structured=False))
     with serving(judge) as url:
-        config = site.write("plain", **scored(site, url, SCORES))
-        assert site.run(config, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
+        outcome = site.finished("plain", **scored(site, url, SCORES))
     refused = judge.counts["rejected"]
     notices = [event for event in events_in(site.directory("plain"), ServersNoticed) if not event.model]
     assert [event.notice for event in notices] == ["judge_unstructured"] and 0 < refused <= 3 * 16
-    assert site.run(site.write(**scored(site, fair_url, SCORES))).exit_code in ENDED
-    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
+    assert outcome == site.finished(**scored(site, fair_url, SCORES))
 
 
 @pytest.mark.slow
@@ -74,8 +66,8 @@ def test_a_schema_is_not_asked_for_beside_a_format_of_the_user(site: Site) -> No
     server = SimulatedServer(small_world(), judge=SimulatedJudge(structured=False))
     with serving(server) as url:
         grader = {**SCORES, "sampling": {"extra_body": {"response_format": {"type": "text"}}}}
-        assert site.run(site.write(**scored(site, url, grader, trials={"min": 2, "max": 2}))).exit_code in ENDED
-    assert server.counts["rejected"] == 0 and all(trial.category is not None for trial in stored(site))
+        outcome = site.finished(**scored(site, url, grader, trials={"min": 2, "max": 2}))
+    assert server.counts["rejected"] == 0 and None not in outcome.outcomes.values()
 
 
 @pytest.mark.slow
@@ -83,8 +75,7 @@ def test_a_schema_is_not_asked_for_beside_a_format_of_the_user(site: Site) -> No
 def test_a_judge_with_position_bias_is_reported_and_moves_no_score(site: Site, bias: float, expected: set[str]) -> None:
     """A judge that always prefers the first calls every comparison a tie, and the report gives its bias."""
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(position_bias=bias))) as url:
-        config = site.write(**scored(site, url, AGAINST, trials={"min": 4, "max": 4}))
-        assert site.run(config).exit_code in ENDED
+        site.finished(**scored(site, url, AGAINST, trials={"min": 4, "max": 4}))
     trials = stored(site)
     assert {trial.signals["verdict"] for trial in trials} == expected
     depend = [float(trial.signals["order_dependent"]) for trial in trials]
@@ -96,11 +87,11 @@ def test_a_judge_with_position_bias_is_reported_and_moves_no_score(site: Site, b
     for trial in trials:
         worst = "better" if not is_right(trial) else "worse"
         assert trial.signals["verdict"] != worst or is_right(trial) != (trial.question in right_others)
+    shown = LabelSession(site.directory(), 4).current  # who labels a comparison sees both answers
+    assert shown is not None and shown.texts["compared with"].startswith("\\boxed{") and shown.texts["answer"]
 
 
-def test_questions_without_an_answer_to_compare_with_are_refused_before_anything_is_asked(
-    site: Site, fair_url: str
-) -> None:
+def test_questions_without_an_answer_to_compare_with_are_refused_before_any_request(site: Site, fair_url: str) -> None:
     config = site.write(**scored(site, fair_url, AGAINST))
     with (site.folder / "with_others.jsonl").open("a") as file:
         file.write("\n" + json.dumps({"id": "q1000", "prompt": "Which?", "answer": "7", "other": " "}))
@@ -123,33 +114,13 @@ def test_equal_and_empty_answers_are_decided_without_a_judge() -> None:
     assert Counter(texts["first"] for texts in form.shown(asked, "mine")) == {"mine": 1, "b": 1}
 
 
-def labelled(site: Site) -> LabelledRun:
-    """What the labels of the run say."""
-    with open_run(site.directory()) as opened:
-        results = opened.results(running=False)
-    assert results is not None and results.labelled is not None
-    return results.labelled
-
-
-@pytest.mark.slow
-def test_labelling_a_comparison_shows_both_answers(site: Site, fair_url: str) -> None:
-    assert site.run(site.write(**scored(site, fair_url, AGAINST))).exit_code in ENDED
-    shown = LabelSession(site.directory(), 4).current
-    assert shown is not None
-    assert shown.texts["compared with"].startswith("\\boxed{") and shown.texts["answer"] != ""
-
-
 @pytest.mark.slow
 def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_url: str) -> None:
-    config = site.write(**scored(site, fair_url, SCORES, trials={"min": 4, "max": 4}))
-    assert site.run(config).exit_code in ENDED
+    site.finished(**scored(site, fair_url, SCORES, trials={"min": 4, "max": 4}))
     session = LabelSession(site.directory(), 3)
-    now = session.current
-    levels = ("not met", "met")
-    assert now is not None and [(field.name, field.levels) for field in now.fields] == [
-        ("sound", levels),
-        ("form", levels),
-    ]
+    now, levels = session.current, ("not met", "met")
+    assert now is not None
+    assert [(field.name, field.levels) for field in now.fields] == [("sound", levels), ("form", levels)]
     assert session.label("not met, met")
     session.skip()
     assert session.label("met, met") and not session.label("met")
@@ -159,15 +130,13 @@ def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_url: s
     for trial in stored(site):
         labels.append(f'{trial.model},{trial.question},{trial.trial},"{"met" if is_right(trial) else "not met"}, met"')
     (site.folder / "labels.csv").write_text("\n".join(labels))
-    result = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "labels.csv")])
+    result = typed("label", site.directory(), "--from", site.folder / "labels.csv")
     assert result.exit_code == 0, result.output
-    stored_labels = labelled(site)
-    assert stored_labels.levels == ("met, met", "not met, met")
-    assert all(
-        model.corrected == pytest.approx(model.score) and model.disagreements == 0 for model in stored_labels.models
-    )
+    labelled = stored_results(site.directory()).labelled
+    assert labelled is not None and labelled.levels == ("met, met", "not met, met")
+    assert all(model.corrected == pytest.approx(model.score) and not model.disagreements for model in labelled.models)
     (site.folder / "bad.csv").write_text('model,question,trial,label\nada,q0,0,"met"')
-    refused = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "bad.csv")])
+    refused = typed("label", site.directory(), "--from", site.folder / "bad.csv")
     assert refused.exit_code == ExitCode.CONFIGURATION and "one of not met | met" in " ".join(refused.output.split())
 
 
@@ -206,10 +175,8 @@ MISSPELT = {"categories": [{"name": "a", "weight": 1, "when": {"sond0": "met"}},
 def test_configurations_that_cannot_grade_are_refused_before_anything_is_asked(
     site: Site, kind: str, grader: dict[str, object], changes: dict[str, object], error: str
 ) -> None:
-    models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in MODELS]
     graded = {"kind": kind, "server": SERVER, **grader}
-    config = site.write(models=models, grader=graded, trials={"min": 2, "max": 4}, **changes)
-    refused = CliRunner().invoke(app, ["validate", str(config)])
+    refused = typed("validate", site.write(grader=graded, trials={"min": 2, "max": 4}, **changes))
     assert refused.exit_code == ExitCode.CONFIGURATION and error in re.sub(r"\s+", " ", refused.output)
 
 
@@ -217,21 +184,16 @@ NOBODY = GraderServer(base_url="http://127.0.0.1:1/v1", model="grader")
 
 
 @pytest.mark.parametrize("kind", ["judge", "verifier"])
-def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path, kind: str) -> None:
+async def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path, kind: str) -> None:
     rubric = open_rubric(RubricConfig())
-
-    async def graded() -> Grade:
-        if kind == "judge":
-            pool = AskingPool(Judge(server=NOBODY), rubric, folder=tmp_path, keys={})
-        else:
-            pool = VerifierPool(Verifier(server=NOBODY), rubric, folder=tmp_path, keys={})
-        answer = Answer(text=" \n", finish_reason="stop", seed=1, replica="r", latency=1.0)
-        try:
-            return await pool.grade(answer, Question("q", "?", "1"))
-        finally:
-            await pool.close()
-
-    signals = asyncio.run(graded()).signals
+    pool: AskingPool | VerifierPool = (
+        AskingPool(Judge(server=NOBODY), rubric, folder=tmp_path, keys={})
+        if kind == "judge"
+        else VerifierPool(Verifier(server=NOBODY), rubric, folder=tmp_path, keys={})
+    )
+    answer = Answer(text=" \n", finish_reason="stop", seed=1, replica="r", latency=1.0)
+    signals = (await pool.grade(answer, Question("q", "?", "1"))).signals
+    await pool.close()
     if kind == "judge":
         assert signals["verdict"] == ""
     else:

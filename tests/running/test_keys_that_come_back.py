@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from contrary_server import Asked, Reply, answer, listening, write_config
+from command_line import typed
+from contrary_server import Asked, Contrary, Reply, answer, listening, write_config
+from live_runs import models_at
 from stored_runs import stored_events, stored_trials
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.machine.facts import answer_digest
 from adaptive_eval.report.reader import RunReader
 
@@ -31,6 +31,17 @@ def echo(asked: Asked) -> Reply | None:
     return Reply(body={**body, "model": f"{asked.model}-{key}"})
 
 
+@pytest.fixture(autouse=True)
+def the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_KEY", KEY)
+
+
+def configured(folder: Path, server: Contrary, **changes: Any) -> Path:
+    """The configuration of two models that are sent the key."""
+    models = models_at(server.base_url, "ada", "bob", api_key_env="THE_KEY")
+    return write_config(folder, server, models=models, **changes)
+
+
 def assert_shows_no_piece(texts: Sequence[str], key: str = KEY) -> None:
     """Assert that no text has a piece of the key, in any of its forms."""
     forms = (key, quote(key, safe=""), *(b64encode(bytes(n) + key.encode()).decode()[4:-4] for n in range(3)))
@@ -43,17 +54,13 @@ def files_in(folder: Path) -> list[str]:
     return [path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()]
 
 
-def test_a_key_in_an_answer_is_stored_nowhere_and_shown_nowhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("THE_KEY", KEY)
-    runner, run = CliRunner(), tmp_path / "runs" / "run"
+def test_a_key_in_an_answer_is_stored_nowhere_and_shown_nowhere(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "run"
     with listening(echo) as server:
-        models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]
-        config = write_config(tmp_path, server, models=models)
-        result = runner.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+        config = configured(tmp_path, server)
+        result = typed("run", config, "--display", "plain", "--run-dir", run)
         assert result.exit_code == ExitCode.REACHED, result.output
-        tried = runner.invoke(app, ["run", str(config), "--dry-run", "--run-dir", str(tmp_path / "other")])
+        tried = typed("run", config, "--dry-run", "--run-dir", tmp_path / "other")
         assert "***" in tried.output
     with closing(RunReader.open(run)) as reader:
         records, events = list(reader.trials()), list(reader.events())
@@ -65,16 +72,15 @@ def test_a_key_in_an_answer_is_stored_nowhere_and_shown_nowhere(
         assert "***" in record.answer.text and "***" in (record.answer.reasoning or "")
     digests = [trial.facts and trial.facts.digest for trial in read_without_texts]
     assert digests == [answer_digest(record.answer) for record in records]
-    shown = [result.output, tried.output, repr(records), repr(events)]
-    shown += [path.read_bytes().decode("latin-1") for path in run.rglob("*") if path.is_file()]
+    shown = [result.output, tried.output, repr(records), repr(events), *files_in(run)]
     for form in ("html", "md", "json", "csv"):
         out = tmp_path / f"report.{form}"
-        runner.invoke(app, ["report", str(run), "--format", form, "--output", str(out)])
+        typed("report", run, "--format", form, "--output", out)
         shown += [out.read_text()] if out.exists() else []
     assert len(shown) > 7
     assert_shows_no_piece(shown)
-    assert runner.invoke(app, ["verify", str(run)]).exit_code == 0
-    again = runner.invoke(app, ["regrade", str(run), "--config", str(config)])
+    assert typed("verify", run).exit_code == 0
+    again = typed("regrade", run, "--config", config)
     assert again.exit_code == 0, again.output
     assert "***" not in again.output
 
@@ -100,36 +106,29 @@ def models_with_the_key(path: str, headers: Mapping[str, str]) -> Reply | None:
     return Reply(body={"data": [{"id": name} for name in names]}) if path.endswith("/models") else None
 
 
-def test_no_part_of_a_response_leaves_the_key_in_a_file_or_an_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("THE_KEY", KEY)
-    runner, run = CliRunner(), tmp_path / "runs" / "run"
+def test_no_part_of_a_response_leaves_the_key_in_a_file_or_an_output(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "run"
     with listening(echo_everywhere, models_with_the_key) as server:
-        models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]
         sampling = {"temperature": 0.6, "max_tokens": 500, "logprobs": "tokens"}
-        notify = ["sh", "-c", "cat >> told.jsonl"]
-        config = write_config(tmp_path, server, models=models, sampling=sampling, notify=notify)
-        outputs = [runner.invoke(app, ["run", str(config), "--dry-run", "--run-dir", str(run)]).output]
+        config = configured(tmp_path, server, sampling=sampling, notify=["sh", "-c", "cat >> told.jsonl"])
+        outputs = [typed("run", config, "--dry-run", "--run-dir", run).output]
         assert "***" in outputs[0] and "has no model" in outputs[0], outputs[0]
-        result = runner.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+        result = typed("run", config, "--display", "plain", "--run-dir", run)
     outputs += [result.output]
     assert "ada" in (run / "results.json").read_text()
     for form in ("jsonl", "csv"):
-        exported = runner.invoke(app, ["export", str(run), "--format", form, "--output", str(tmp_path / f"out.{form}")])
+        exported = typed("export", run, "--format", form, "--output", tmp_path / f"out.{form}")
         assert exported.exit_code == 0, exported.output
     events, answers = stored_events(run), [record.answer for record in stored_trials(run)]
-    assert {
-        stored_answer.token_logprobs.tokens for stored_answer in answers if stored_answer.token_logprobs is not None
-    } == {("", "", "")}
+    tokens = {answer.token_logprobs.tokens for answer in answers if answer.token_logprobs is not None}
+    assert tokens == {("", "", "")}
     assert any("***" in repr(event) for event in events) and "***" in (tmp_path / "told.jsonl").read_text()
     assert_shows_no_piece([*outputs, repr(events), repr(answers), *files_in(tmp_path)])
 
 
 def test_keys_of_others_are_removed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A judge is sent a key of its own, and two models at one gateway have two: either may come back anywhere."""
-    other = "org-9f8e7d6c5b4a3z2y1x0w"
-    monkeypatch.setenv("THE_KEY", KEY)
+    other, run = "org-9f8e7d6c5b4a3z2y1x0w", tmp_path / "runs" / "run"
     monkeypatch.setenv("JUDGE_KEY", other)
 
     def cross(asked: Asked) -> Reply | None:
@@ -137,15 +136,12 @@ def test_keys_of_others_are_removed_too(tmp_path: Path, monkeypatch: pytest.Monk
         return Reply(body=answer(asked, content=text))
 
     with listening(cross) as server:
-        models = [{"name": name, "base_url": server.base_url, "api_key_env": "THE_KEY"} for name in ("ada", "bob")]
         judge = {"base_url": server.base_url, "model": "judge", "api_key_env": "JUDGE_KEY"}
         grader = {"kind": "judge", "server": judge}
-        config = write_config(tmp_path, server, models=models, grader=grader, trials={"min": 2, "max": 2})
-        result = CliRunner().invoke(
-            app, ["run", str(config), "--display", "plain", "--run-dir", str(tmp_path / "runs" / "run")]
-        )
+        config = configured(tmp_path, server, grader=grader, trials={"min": 2, "max": 2})
+        result = typed("run", config, "--display", "plain", "--run-dir", run)
     assert result.exit_code == ExitCode.ENDPOINTS, result.output
-    records = stored_trials(tmp_path / "runs" / "run")
+    records = stored_trials(run)
     assert records and all(record.answer.text.startswith("*** ") for record in records)
     shown = [result.output, repr(records), *files_in(tmp_path)]
     assert_shows_no_piece(shown)

@@ -12,15 +12,14 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from live_runs import MODELS, RunOutcome, Site, kill, trials_in, wait_until
+from command_line import typed
+from live_runs import MODELS, RunOutcome, Site, kill, printed, trials_in, wait_until
 from patient_time import HANGS
 from process_list import all_end, commands
 from stored_runs import events_in
-from typer.testing import CliRunner
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.planning import ENDING_SECONDS
 from adaptive_eval.core.types import Reason
 from adaptive_eval.machine.clocks import HeldTime
@@ -69,9 +68,7 @@ def nothing_is_left(site: Site) -> Iterator[None]:
 def always_served(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds where each model has its server from the first to the last."""
     site = Site.make(tmp_path_factory.mktemp("served"), "")
-    ended = site.run(site.write(trials=AHEAD, models=launched(site)))
-    assert ended.exit_code == ExitCode.SPENT, ended.output
-    return RunOutcome.of(site.directory())
+    return site.finished(trials=AHEAD, models=launched(site))
 
 
 def require_same(outcome: RunOutcome, other: RunOutcome) -> None:
@@ -79,23 +76,13 @@ def require_same(outcome: RunOutcome, other: RunOutcome) -> None:
     assert outcome.looks == other.looks
     shared = outcome.outcomes.keys() & other.outcomes.keys()
     assert {trial: outcome.outcomes[trial] for trial in shared} == {trial: other.outcomes[trial] for trial in shared}
-    last = outcome.looks[-1]
-    assert isinstance(last, dict)
     stored = Counter(model for model, _, _ in shared)
-    assert all(stored[MODELS[at]] >= trials for at, trials in enumerate(last["trials"]))
-
-
-def printed(process: WarmProcess, word: str) -> str:
-    """Read what a process prints until a line has this word."""
-    while word not in (line := process.stdout.readline()):
-        assert line, process.stderr.read()
-    return line
+    assert all(stored[MODELS[at]] >= trials for at, trials in enumerate(outcome.looks[-1]["trials"]))
 
 
 @pytest.mark.slow
 def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, always_served: RunOutcome) -> None:
-    settings = {"trials": AHEAD, "pool": [0, "1"]}
-    config = site.write(models=launched(site), **settings)
+    config = site.write(models=launched(site), trials=AHEAD, pool=[0, "1"])
     process = site.start(config, "--run-dir", str(site.directory()))
     printed(process, "cyd: starting its server on")  # which may be before the slower one of the others is ready
     kill(process)
@@ -109,10 +96,8 @@ def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, alwa
 
 @pytest.mark.slow
 def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Site, always_served: RunOutcome) -> None:
-    settings = {"trials": AHEAD, "pool": ["bare", "whole"]}
-    ended = site.run(site.write(models=launched(site, "{place}"), **settings))
-    assert ended.exit_code == ExitCode.SPENT, ended.output
-    require_same(RunOutcome.of(site.directory()), always_served)
+    outcome = site.finished(models=launched(site, "{place}"), trials=AHEAD, pool=["bare", "whole"])
+    require_same(outcome, always_served)
     assert ("ada", "bare") not in {(start.model, start.on) for start in events_in(site.directory(), ServerLaunched)}
 
 
@@ -171,7 +156,7 @@ def test_a_run_waits_for_a_place_that_another_run_holds(site: Site) -> None:
     second.send_signal(signal.SIGINT)
     out, err = second.communicate(timeout=HANGS)
     assert second.returncode == ExitCode.STOPPED, err
-    rehearsed = CliRunner().invoke(app, ["run", str(config), "--dry-run"])
+    rehearsed = typed("run", config, "--dry-run")
     assert rehearsed.exit_code == ExitCode.REACHED
     when = rf"ok    ada  on gpu0  would be started when the run first \(process {first.pid}, since \S+\) has ended: "
     assert re.search(when, rehearsed.stdout)
@@ -190,10 +175,10 @@ def test_a_missing_program_is_reported_before_anything_is_started(site: Site, mo
     models[2] = {"name": "cyd", "model": "org/cyd", "launch": {}}
     config = site.write(models=models)
     environment = {"PATH": str(site.folder)}
-    refused = CliRunner().invoke(app, ["run", str(config), "--display", "plain"], env=environment)
+    refused = typed("run", config, "--display", "plain", **environment)
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "cyd: the program vllm is not found on the PATH; pip install vllm, or set launch.command" in refused.stderr
-    result = CliRunner().invoke(app, ["validate", str(config)], env=environment)
+    result = typed("validate", config, **environment)
     assert result.exit_code == 0
     assert "warning: cyd: the program vllm is not found on the PATH" in result.stdout
 
@@ -203,10 +188,8 @@ def test_a_dry_run_starts_nothing_and_says_what_would_be_started(site: Site) -> 
     models[2] = {"name": "cyd", "launch": {"command": "no-such-server --port {port}"}}
     result = site.run(site.write(models=models, pool=["gpu0", "gpu1"]), "--dry-run")
     assert result.exit_code == ExitCode.ENDPOINTS
-    assert (
-        f"ok    ada  on gpu0 or gpu1  would be started: {sys.executable} -S {SERVER} PORT {site.folder}"
-        in result.stdout
-    )
+    command = f"{sys.executable} -S {SERVER} PORT {site.folder}"
+    assert f"ok    ada  on gpu0 or gpu1  would be started: {command}" in result.stdout
     assert "FAIL  cyd  on gpu0 or gpu1  the program no-such-server is not found on the PATH" in result.stdout
     assert not site.directory().exists()
 
@@ -226,12 +209,11 @@ def test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none(site: 
 
 
 @pytest.mark.slow
-def test_a_dry_run_may_start_every_server_ask_it_and_stop_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
+def test_a_dry_run_may_start_every_server_ask_it_and_stop_it(site: Site) -> None:
     models = launched(site)
     models[1]["launch"] = launching(site.folder, "broken")
     models.append({"name": "eve", "launch": launching(site.folder)})
-    result = CliRunner().invoke(app, ["run", str(site.write(models=models)), *STARTING])
+    result = typed("run", site.write(models=models), *STARTING)
     assert result.exit_code == ExitCode.ENDPOINTS
     states = [line.split()[:2] for line in result.stdout.splitlines() if line.startswith(("ok ", "FAIL "))]
     assert states == [["ok", "ada"], ["FAIL", "bob"], ["ok", "cyd"], ["FAIL", "eve"]]
@@ -241,7 +223,7 @@ def test_a_dry_run_may_start_every_server_ask_it_and_stop_it(site: Site, monkeyp
     assert not servers(site)
     (log,) = set(re.findall(r"\(log: (\S+bob\.log)\)", result.stdout))
     assert "CUDA out of memory" in Path(log).read_text()
-    CliRunner().invoke(app, ["run", str(site.write(models=models[:1])), *STARTING])
+    typed("run", site.write(models=models[:1]), *STARTING)
     assert len(list(site.folder.glob("adaptive-eval-check-*"))) == 1, "where all is well, nothing is kept"
 
 
@@ -262,9 +244,8 @@ def answered(site: Site) -> list[tuple[str, int, float]]:
 def test_servers_of_their_own_are_held_for_as_long_as_they_are_up(site: Site) -> None:
     """Idle or not; one whose comparisons are all settled is stopped, and no longer held."""
     models = [{**fields, "gpus": 2} for fields in launched(site, "diary")]
-    nothing_in_vain = {**SHORT, "optimize": "cost"}
     begun = monotonic()
-    ended = site.run(site.write(trials=nothing_in_vain, models=models))
+    ended = site.run(site.write(trials=TRIALS, models=models))  # in which nothing is asked in vain
     longest = monotonic() - begun
     assert ended.exit_code == ExitCode.SPENT, ended.output
     document = site.results()

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from ledger_check import Books, Trial, stored_looks, stored_rows
 from lives import QUESTIONS, SKILLS, Fate, Start, World
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
@@ -218,9 +217,9 @@ class Lives(RuleBasedStateMachine):
     @only_if(lambda life: life.books.rows)
     def read(self) -> None:
         """`adaptive-eval verify` and `report`, also of a run that was killed."""
-        done = CliRunner().invoke(app, ["verify", str(self.directory)])
+        done = typed("verify", self.directory)
         assert done.exit_code == ExitCode.REACHED, done.output
-        done = CliRunner().invoke(app, ["report", str(self.directory), "--format", "json", "-o", "-"])
+        done = typed("report", self.directory, "--format", "json", "-o", "-")
         assert done.exit_code == ExitCode.REACHED, done.output
         if (results := json.loads(done.stdout)["run"]["results"]) is not None:
             self.books.check_sums(results, self.steady and self.has_ended)

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,14 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import typed
 from known_answers import known_models
 from known_server import KnownRespondent, answer_serial, known_server
-from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, small_world, stored
+from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, models_at, stored
 from stored_runs import events_in, stored_trials
-from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode, StoreError
-from adaptive_eval.cli import app
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -27,7 +27,7 @@ from adaptive_eval.notes import PriorTaken, ThresholdsFrozen
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.running.prior_outcomes import prior_counts
 from adaptive_eval.simulate.answering import question_rows, split_tokens
-from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.server import serving
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store.packing import pack_json, pack_logprobs, unpack_logprobs
 from adaptive_eval.store.verify import Integrity
@@ -60,9 +60,7 @@ def run_with(site: Site, section: dict[str, object], **changes: object) -> str:
 
 @pytest.mark.slow
 def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
-    once = {"trials": {"min": 1, "max": 1}, "sampling": {"temperature": 0, "max_tokens": 2000}}
-    greedy = site.write("greedy", **once)
-    assert site.run(greedy, "--run-dir", str(site.directory("greedy"))).exit_code in ENDED
+    site.finished("greedy", trials={"min": 1, "max": 1}, sampling={"temperature": 0, "max_tokens": 2000})
     section = {"run": str(site.directory("greedy"))}
     output = site.run(site.write(prior=section, trials={"min": 3, "max": 8}), "--dry-run").stdout
     run_with(site, section)
@@ -73,10 +71,8 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     assert [row["prior_depth"] for row in results["models"]] == [1.0, 1.0, 1.0]
     assert all(row["score_without_prior"] is not None for row in results["models"])
     (event,) = events_in(site.directory(), PriorTaken)
-    assert event.outcomes == {
-        name: {f"q{at}": first_outcomes(site.directory("greedy"), 1)[name, f"q{at}"] for at in range(8)}
-        for name in MODELS
-    }
+    firsts = first_outcomes(site.directory("greedy"), 1)
+    assert event.outcomes == {name: {f"q{at}": firsts[name, f"q{at}"] for at in range(8)} for name in MODELS}
 
 
 @pytest.mark.parametrize(("seed", "is_same"), [(0, True), (1, False)])
@@ -101,22 +97,21 @@ def test_the_earlier_run_is_read_only_once(site: Site, earlier: Path) -> None:
 
 @pytest.mark.slow
 def test_a_model_that_joins_later_gets_its_prior_outcomes(site: Site, earlier: Path) -> None:
-    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
-    section: dict[str, object] = {"run": str(earlier)}
-    run_with(site, section, models=models[:2])
-    run_with(site, section, models=models)
+    for names in (MODELS[:2], MODELS):
+        run_with(site, {"run": str(earlier)}, models=models_at(site.base_url, *names))
     before, after = [event.outcomes for event in events_in(site.directory(), PriorTaken)]
-    assert before.keys() == set(MODELS[:2])
-    assert after.keys() == set(MODELS)
+    assert (before.keys(), after.keys()) == ({*MODELS[:2]}, {*MODELS})
     assert [row["prior_depth"] for row in site.results()["models"]] == [3.0] * 3, "no more than the first look"
+
+
+NO, YES = {"name": "no", "weight": 0}, {"name": "yes", "weight": 2, "when": {"is_correct": True}}
 
 
 @pytest.mark.parametrize(
     ("section", "changes", "message"),
     [
         ({"run": "nowhere"}, {}, "nowhere has no run"),
-        ({}, {"rubric": {"categories": [{"name": "no", "weight": 0}, {"name": "yes", "weight": 2,
-          "when": {"is_correct": True}}]}}, "was graded by another rubric"),
+        ({}, {"rubric": {"categories": [NO, YES]}}, "was graded by another rubric"),
         ({"models": {"eve": "ada"}}, {}, "cannot serve 'eve'"),
         ({"models": {"ada": "eve"}}, {}, "has no model 'eve'; its models are ada, bob, cyd"),
         ({}, {"questions": {"path": "other.jsonl"}}, "has none of the questions of this run"),
@@ -124,7 +119,7 @@ def test_a_model_that_joins_later_gets_its_prior_outcomes(site: Site, earlier: P
         ({}, {"prompt": "{prompt} Think."}, "asked ada another text as question 'q0'; R0 needs outcomes of the same"),
         ({}, {"grader": "exact"}, "was graded by another grader, or with other settings"),
     ],
-)  # fmt: skip
+)
 def test_invalid_prior_runs_are_refused_and_nothing_begins(
     site: Site, earlier: Path, section: dict[str, object], changes: dict[str, object], message: str
 ) -> None:
@@ -132,55 +127,43 @@ def test_invalid_prior_runs_are_refused_and_nothing_begins(
     for name, change in (("other", {"id": "other"}), ("changed", {"prompt": "something else?"})):
         (site.folder / f"{name}.jsonl").write_text(json.dumps({**rows[0], **change}))
     ended = site.run(site.write(prior={"run": str(earlier), **section}, **changes))
-    assert ended.exit_code in (ExitCode.CONFIGURATION, ExitCode.FAILED)
-    assert message in ended.stderr
+    assert ended.exit_code in (ExitCode.CONFIGURATION, ExitCode.FAILED) and message in ended.stderr
     assert not site.directory().exists()
 
 
-def test_a_run_cannot_be_its_own_prior(site: Site, earlier: Path) -> None:
-    ended = site.run(site.write("earlier", prior={"run": str(earlier)}), "--run-dir", str(earlier))
-    assert ended.exit_code == ExitCode.CONFIGURATION
-    assert "is the run itself" in ended.stderr
-
-
-def test_a_run_without_a_complete_first_round_has_no_r0(site: Site, earlier: Path) -> None:
-    import sqlite3
-
+def test_neither_the_run_itself_nor_one_without_a_complete_first_round_gives_r0(site: Site, earlier: Path) -> None:
+    config = site.write(prior={"run": str(earlier)})
+    refused = site.run(config, "--run-dir", earlier)
+    assert refused.exit_code == ExitCode.CONFIGURATION and "is the run itself" in refused.stderr
     with closing(sqlite3.connect(earlier / "run.sqlite")) as connection, connection:
         connection.execute("DELETE FROM trials WHERE number = 3 AND question = 1")
-    ended = site.run(site.write(prior={"run": str(earlier)}))
-    assert ended.exit_code == ExitCode.CONFIGURATION
-    assert "has no complete first round of any model of this run" in ended.stderr
+    refused = site.run(config)
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "has no complete first round of any model of this run" in refused.stderr
 
 
 CUT = int(AnswerKind.TRUNCATED)
 
 
-@pytest.mark.parametrize(("in_gate", "expected"), [(False, [[[1, 0]]]), (True, [[[2, 0]]])])
+@pytest.mark.parametrize(("in_gate", "wrong"), [(False, 1), (True, 2)])
 @pytest.mark.parametrize("more", [[], [CUT]], ids=["as many kinds", "more kinds than outcomes"])
-def test_empty_answers_of_r0_are_unsure_in_a_gate(
-    in_gate: bool, expected: list[list[list[int]]], more: list[int]
-) -> None:
+def test_empty_r0_answers_are_unsure_in_a_gate(in_gate: bool, wrong: int, more: list[int]) -> None:
     outcomes, kinds = {"ada": {"q0": [1, 0, 0]}}, {"ada": {"q0": [CUT, CUT, int(AnswerKind.EMPTY), *more]}}
     prior, rubric = PriorTaken({}, "earlier", outcomes, (), kinds), open_rubric(RubricConfig())
     unsure = prior_counts(prior, ["ada"], ["q0"], np.full((1, 1), 4), rubric, in_gate=in_gate).unsure
-    assert unsure is not None and unsure.tolist() == expected
+    assert unsure is not None and unsure.tolist() == [[[wrong, 0]]]
 
 
 FIRST = 3
 """Trials per question before the first look."""
-SHORT = {
-    "categories": [
-        {"name": "short", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": "p40"}}},
-        {"name": "right", "weight": 0.7, "when": {"is_correct": True}},
-        {"name": "wrong", "weight": 0},
-    ]
-}
+IS_SHORT, IS_LONG = {"completion_tokens": {"below": "p40"}}, {"length_ratio": {"at_least": 1.2}}
+RIGHT = {"name": "right", "weight": 0.7, "when": {"is_correct": True}}
+SHORT = {"categories": [{"name": "short", "weight": 1, "when": {"is_correct": True, **IS_SHORT}}, RIGHT, NO]}
 BRIEF = {
     "categories": [
-        {"name": "wrong and long", "weight": 0, "when": {"is_correct": False, "length_ratio": {"at_least": 1.2}}},
+        {"name": "wrong and long", "weight": 0, "when": {"is_correct": False, **IS_LONG}},
         {"name": "wrong", "weight": 0.2, "when": {"is_correct": False}},
-        {"name": "right and long", "weight": 0.75, "when": {"length_ratio": {"at_least": 1.2}}},
+        {"name": "right and long", "weight": 0.75, "when": IS_LONG},
         {"name": "right", "weight": 1},
     ]
 }
@@ -194,10 +177,6 @@ def settings(**changes: object) -> dict[str, object]:
 def taking(rubric: dict[str, object], run: Path, **numbers: float) -> dict[str, object]:
     """The rubric with thresholds of a run."""
     return rubric | {"thresholds": {"from": str(run), **numbers}}
-
-
-def command(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)])
 
 
 def by_hand(trials: list[TrialRecord]) -> float:
@@ -214,23 +193,19 @@ def require_labels(trials: list[TrialRecord], threshold: float) -> None:
 @pytest.fixture
 def pilot(site: Site) -> Path:
     """A finished run with the rubric `binary`."""
-    directory = site.directory("pilot")
-    assert site.run(site.write("pilot", **settings()), "--run-dir", str(directory)).exit_code in ENDED
-    return directory
+    site.finished("pilot", **settings())
+    return site.directory("pilot")
 
 
 @pytest.mark.slow
 def test_thresholds_stay_through_extension_and_go_to_a_later_run(site: Site, pilot: Path) -> None:
     rubric = taking(SHORT, pilot)
-    assert site.run(site.write(**settings(rubric=rubric))).exit_code in ENDED
+    site.finished(**settings(rubric=rubric))
+    site.finished(**settings(rubric=rubric, trials={"min": FIRST, "max": 14}, stopping={"confidence": 0.999}))
     (event,) = events_in(site.directory(), ThresholdsFrozen)
-    longer = settings(rubric=rubric, trials={"min": FIRST, "max": 14}, stopping={"confidence": 0.999})
-    assert site.run(site.write(**longer)).exit_code in ENDED
-    assert len(events_in(site.directory(), ThresholdsFrozen)) == 1
     require_labels(stored_trials(site.directory()), event.values["completion_tokens p40"])
 
-    later = site.write("later", **settings(rubric=taking(SHORT, site.directory()), seed=5))
-    assert site.run(later, "--run-dir", str(site.directory("later"))).exit_code in ENDED
+    site.finished("later", **settings(rubric=taking(SHORT, site.directory()), seed=5))
     (later_event,) = events_in(site.directory("later"), ThresholdsFrozen)
     assert later_event.values == event.values and later_event.run == "run"
     require_labels(stored_trials(site.directory("later")), event.values["completion_tokens p40"])
@@ -239,9 +214,10 @@ def test_thresholds_stay_through_extension_and_go_to_a_later_run(site: Site, pil
 @pytest.mark.slow
 def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_same(site: Site) -> None:
     site.run(site.write(**settings(rubric="binary", trials={"min": FIRST, "max": FIRST})))
-    looked = command("rescore", site.directory(), "--rubric", write_rubric(site, SHORT), "--format", "json")
+    (path := site.folder / "short.yaml").write_text(json.dumps({"rubric": SHORT}))
+    looked = typed("rescore", site.directory(), "--rubric", path, "--format", "json")
     changes = settings(rubric=taking(SHORT, site.directory()), trials={"min": FIRST, "max": 8})
-    done = command("regrade", site.directory(), "--config", site.write(**changes))
+    done = typed("regrade", site.directory(), "--config", site.write(**changes))
     assert done.exit_code == ExitCode.REACHED, done.output
     trials, (event,) = stored_trials(site.directory()), events_in(site.directory(), ThresholdsFrozen)
     assert event.values == {"completion_tokens p40": pytest.approx(by_hand(trials))}
@@ -250,9 +226,8 @@ def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_sam
     (_, short) = json.loads(looked.stdout)["rescoring"]["rubrics"]
     assert short["thresholds"] == event.values  # on the same trials, though the run had no such rubric
     counts = Counter((trial.model, trial.category) for trial in trials)
-    assert {model["name"]: model["counts"] for model in short["models"]} == {
-        name: [counts[name, category] for category in range(3)] for name in MODELS
-    }
+    for model in short["models"]:
+        assert model["counts"] == [counts[model["name"], category] for category in range(3)]
     assert site.run(site.write(**changes)).exit_code in ENDED
     require_labels(stored_trials(site.directory()), event.values["completion_tokens p40"])
 
@@ -261,27 +236,19 @@ def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_sam
 def test_thresholds_of_another_run_at_the_same_path_are_outside_the_promise(site: Site, pilot: Path) -> None:
     config = site.write(**settings(rubric=taking(SHORT, pilot)))
     assert site.run(config).exit_code in ENDED
-    assert command("regrade", site.directory(), "--config", config).exit_code in ENDED
+    assert typed("regrade", site.directory(), "--config", config).exit_code in ENDED
     assert "settings chosen after" not in site.report(), "the same thresholds are no choice"
     shutil.rmtree(pilot)
-    other = site.write("pilot", **settings(seed=7))
-    ended = site.run(other, "--run-dir", str(pilot))
-    assert ended.exit_code in ENDED, ended.output
-    assert command("regrade", site.directory(), "--config", config).exit_code in ENDED
+    site.finished("pilot", **settings(seed=7))
+    assert typed("regrade", site.directory(), "--config", config).exit_code in ENDED
     before, _, now = (event.values for event in events_in(site.directory(), ThresholdsFrozen))
     assert before != now
     assert re.search(r"changed after \d+ looks? \(.*\): rubric.thresholds; .*settings chosen after", site.report())
 
 
-def write_rubric(site: Site, rubric: dict[str, object]) -> Path:
-    path = site.folder / "short.yaml"
-    path.write_text(json.dumps({"rubric": rubric}))
-    return path
-
-
 @pytest.mark.slow
 def test_lengths_are_relative_to_the_median_of_the_question_in_the_other_run(site: Site, pilot: Path) -> None:
-    assert site.run(site.write(**settings(rubric=taking(BRIEF, pilot), seed=5))).exit_code in ENDED
+    site.finished(**settings(rubric=taking(BRIEF, pilot), seed=5))
     (event,), lengths = events_in(site.directory(), ThresholdsFrozen), defaultdict(list)
     for trial in stored_trials(pilot):
         if trial.trial < FIRST:
@@ -292,7 +259,7 @@ def test_lengths_are_relative_to_the_median_of_the_question_in_the_other_run(sit
         assert trial.signals["length_ratio"] == pytest.approx(ratio)
         assert trial.category == 2 * bool(trial.signals["is_correct"]) + (ratio < 1.2)
     assert "the median length of the answers to each of 8 questions" in site.report()
-    assert command("rescore", site.directory()).exit_code == 0
+    assert typed("rescore", site.directory()).exit_code == 0
 
 
 @pytest.mark.slow
@@ -300,8 +267,8 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
     confidence = {"name": "conf_wrong_penalty"}
     sampling = {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}
     begun, fewer = site.directory("begun"), site.directory("fewer")
-    site.run(site.write("begun", **settings(budget={"trials": 30})), "--run-dir", str(begun))
-    site.run(site.write("fewer", **settings()), "--run-dir", str(fewer), "--set", "questions.limit=6")
+    site.finished("begun", **settings(budget={"trials": 30}))
+    site.run(site.write("fewer", **settings()), "--run-dir", fewer, "--set", "questions.limit=6")
     for rubric, message in (
         (taking(SHORT, Path("nowhere")), "nowhere has no run"),
         (taking(SHORT, begun), "begun has no complete first round; resume that run first"),
@@ -309,8 +276,7 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
         (taking(confidence, pilot), "low_wrong cannot be fitted: no trial has completion_bpt and is wrong; name"),
     ):
         refused = site.run(site.write(**settings(rubric=rubric, sampling=sampling)))
-        assert refused.exit_code == ExitCode.CONFIGURATION, message
-        assert message in " ".join(refused.output.split())
+        assert refused.exit_code == ExitCode.CONFIGURATION and message in " ".join(refused.output.split())
         assert not site.directory().exists()
 
 
@@ -348,26 +314,18 @@ def known_settings(url: str, site: Site) -> dict[str, object]:
     world = known_respondent().world
     rows = (json.dumps(row) for row in question_rows(world))
     (site.folder / "known.jsonl").write_text("\n".join(rows))
-    models = [{"name": name, "base_url": url, "prompt_logprobs": "vllm"} for name in world.models]
-    server = {"base_url": url, "model": "verifier"}
-    return {
-        "questions": "known.jsonl",
-        "models": models,
-        "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True},
-        "grader": {"kind": "verifier", "server": server, "key_grader": "math"},
-        "trials": {"min": 3, "max": 4, "optimize": "cost"},
-    }
+    models = models_at(url, *world.models, prompt_logprobs="vllm")
+    grader = {"kind": "verifier", "server": {"base_url": url, "model": "verifier"}, "key_grader": "math"}
+    sampling = {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}
+    return {"questions": "known.jsonl", "models": models, "sampling": sampling, "grader": grader}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["concision_high_conf", "ood_robustness"])
 def test_drawn_signals_are_stored_and_decide_the_category(name: str, site: Site, known_url: str) -> None:
     settings, pilot = known_settings(known_url, site), site.directory("pilot")
-    first = site.write("pilot", **settings | {"trials": {"min": 3, "max": 3, "optimize": "cost"}})
-    assert site.run(first, "--run-dir", str(pilot)).exit_code in ENDED
-    config = site.write(**settings, rubric={"name": name, "thresholds": {"from": str(pilot)}})
-    ended = site.run(config)
-    assert ended.exit_code in ENDED, ended.output
+    site.finished("pilot", **settings, trials={"min": 3, "max": 3})
+    site.finished(**settings, trials={"min": 3, "max": 4}, rubric={"name": name, "thresholds": {"from": str(pilot)}})
     population = known_respondent().population
     (frozen,) = events_in(Path(site.directory()), ThresholdsFrozen)
     categories = classify(population.signals, SCHEMATA[name], Thresholds(**frozen.values))
@@ -378,10 +336,7 @@ def test_drawn_signals_are_stored_and_decide_the_category(name: str, site: Site,
         assert serial is not None
         at = tuple(map(int, np.unravel_index(serial, population.words.shape)))
         signals, labels = trial.signals, population.labels[at]
-        assert [trial.signals["is_correct"], trial.signals["has_box"]] == [
-            population.is_correct[at],
-            population.has_box[at],
-        ]
+        assert (signals["is_correct"], signals["has_box"]) == (population.is_correct[at], population.has_box[at])
         assert trial.answer.completion_tokens == population.words[at]
         assert (trial.answer.finish_reason == "length") == population.cut_off[at]
         assert trial.answer.completion_bpt == pytest.approx(population.bits[at])
@@ -390,52 +345,27 @@ def test_drawn_signals_are_stored_and_decide_the_category(name: str, site: Site,
         assert trial.category == categories[at]
 
 
-KEPT = {"temperature": 0.6, "max_tokens": 2000, "logprobs": "tokens"}
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serving(SimulatedServer(small_world())) as url:
-        yield url
-
-
-def with_tokens(url: str, **changes: object) -> dict[str, object]:
-    models = [{"name": name, "base_url": url} for name in MODELS[:2]]
-    return {"models": models, "sampling": KEPT, "trials": {"min": 2, "max": 3}, "concurrency": 64} | changes
-
-
 def logprobs_of(trial: TrialRecord) -> AnswerLogprobs:
     assert trial.answer.token_logprobs is not None
     return trial.answer.token_logprobs
 
 
-def bits(values: list[float]) -> float:
-    return -sum(values) / len(values) / math.log(2.0)
-
-
-def require_whole(trials: list[TrialRecord]) -> None:
+@pytest.mark.slow
+def test_every_token_is_kept_and_exported(site: Site) -> None:
     """The tokens are those of the text, their mean is the one that is stored."""
-    assert trials
+    usual, sampling = {"trials": {"min": 2, "max": 3}}, {"temperature": 0.6, "max_tokens": 2000}
+    outcome = site.finished(sampling=sampling | {"logprobs": "tokens"}, **usual)
+    trials = stored(site)
     for trial in trials:
         tokens, values = logprobs_of(trial)
         assert list(tokens) == split_tokens(trial.answer.text)
-        numbers = [value for value in values if value is not None]
-        assert len(numbers) == len(tokens) and trial.answer.completion_bpt is not None
-        assert bits(numbers) == pytest.approx(trial.answer.completion_bpt, abs=1e-4)
-
-
-@pytest.mark.slow
-def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
-    assert site.run(site.write(**with_tokens(url))).exit_code in ENDED
-    trials = stored(site)
-    require_whole(trials)
+        bits = -sum(values) / len(values) / math.log(2.0)  # type: ignore[arg-type]
+        assert len(values) == len(tokens) and bits == pytest.approx(trial.answer.completion_bpt, abs=1e-4)
     assert Integrity.check(site.directory()).damages == ()
-    plain = site.write("plain", **with_tokens(url, sampling={**KEPT, "logprobs": True}))
-    assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
-    assert RunOutcome.of(site.directory("plain")) == RunOutcome.of(site.directory())
+    assert site.finished("plain", sampling=sampling | {"logprobs": True}, **usual) == outcome
     assert all(trial.answer.token_logprobs is None for trial in stored(site, "plain"))
     place = site.folder / "rows.jsonl"
-    done = CliRunner().invoke(app, ["export", str(site.directory()), "--format", "jsonl", "--output", str(place)])
+    done = typed("export", site.directory(), "--format", "jsonl", "--output", place)
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in place.read_text().splitlines()]
     assert [row["token_logprobs"]["tokens"] for row in rows] == [list(logprobs_of(trial).tokens) for trial in trials]

@@ -7,20 +7,18 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, small_world
-from stored_runs import events_in, store_records, stored_events
+from command_line import typed
+from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, judge_at, models_at, small_world
+from stored_runs import events_in, store_records, stored_events, stored_header, stored_results
 from thoroughness import first_of
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.core.types import Cause
-from adaptive_eval.notes import ModelSetAside, SettingsChanged, TrialsRegraded, events_of_kind
+from adaptive_eval.notes import SettingsChanged, TrialsRegraded
 from adaptive_eval.report.ending import find_arguments
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import read_counts
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -39,8 +37,14 @@ def grade(text, question):
 LABEL = {"model": "ada", "question": "q0", "trial": 0, "label": "correct"}
 
 
-def regrade(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["regrade", *map(str, arguments)])
+def regrade(site: Site, config: Path, *options: object) -> Result:
+    return typed("regrade", site.directory(), "--config", config, *options)
+
+
+def label(site: Site) -> Result:
+    """Give one label."""
+    (labels := site.folder / "labels.jsonl").write_text(json.dumps(LABEL))
+    return typed("label", site.directory(), "--from", labels)
 
 
 @pytest.fixture
@@ -68,10 +72,10 @@ def test_regrade_grades_the_answers_that_the_grader_failed_on(site: Site, fragil
     some, none = f"stored answers again; {len(ungraded)} got no grade", f"graded 0 of {len(ungraded)} "
     assert f"{none}{some}" in site.run(fragile).output
 
-    assert "the grader failed on" in regrade(site.directory(), "--config", fragile).stdout
+    assert "the grader failed on" in regrade(site, fragile).stdout
     broken.unlink()
     stored = len(RunOutcome.of(site.directory()).outcomes)
-    done = regrade(site.directory(), "--config", fragile)
+    done = regrade(site, fragile)
     assert done.exit_code == ExitCode.REACHED, done.stderr
     assert f"graded {stored} answers again: {len(ungraded)} have another category" in done.stdout
     assert None not in RunOutcome.of(site.directory()).outcomes.values()
@@ -80,10 +84,8 @@ def test_regrade_grades_the_answers_that_the_grader_failed_on(site: Site, fragil
 
     (site.folder / "mute").touch()
     before = RunOutcome.of(site.directory()).outcomes
-    failed = regrade(site.directory(), "--config", fragile)
-    message = (
-        f"failed on each of the {len(before)} answers that it was given, so no grade was changed: the grader raised"
-    )
+    failed = regrade(site, fragile)
+    message = f"failed on each of the {len(before)} answers that it was given, so no grade was changed: the grader r"
     assert failed.exit_code == ExitCode.FAILED and message in " ".join(failed.stderr.split())
     assert RunOutcome.of(site.directory()).outcomes == before
 
@@ -97,7 +99,7 @@ def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Si
     assert f"{command} {contains}\n" in site.run(contains).stderr
     by_set = ["--set", "grader=exact"]
     assert shlex.join([*command.split(), str(contains), *by_set]) in site.run(contains, *by_set, "--dry-run").stderr
-    done = regrade(site.directory(), "--config", contains)
+    done = regrade(site, contains)
     assert done.exit_code == ExitCode.REACHED, done.stderr
     assert f"graded {len(before.outcomes)} answers again" in done.stdout
     goes_on = find_arguments(stored_events(site.directory()))
@@ -105,21 +107,19 @@ def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Si
     resumed = site.run(contains)
     assert resumed.exit_code == ExitCode.SPENT, resumed.stderr
     assert RunOutcome.of(site.directory()).outcomes.keys() == before.outcomes.keys()
-    with closing(RunReader.open(site.directory())) as reader:
-        changes = [
-            change.path for event in events_of_kind(reader.events(), SettingsChanged) for change in event.changes
-        ]
+    events = events_in(site.directory(), SettingsChanged)
+    changes = [change.path for event in events for change in event.changes]
     assert changes and all(path.startswith("grader") for path in changes), "what nobody has changed is told as changed"
     assert site.run(site.write(trials=trials)).exit_code == ExitCode.CONFIGURATION
 
 
 def test_a_configuration_with_another_model_or_prompt_is_refused(site: Site, ended_runs: EndedRuns) -> None:
-    models = [{"name": name, "base_url": site.base_url} for name in ("ada", "bob", "cyd", "dan")]
+    models = models_at(site.base_url, "ada", "bob", "cyd", "dan")
     ended_runs.copy(site, trials={"min": 2, "max": 2})
     before = stored_events(site.directory())
-    refused = regrade(site.directory(), "--config", site.write(models=models[1:], trials={"min": 2, "max": 2}))
+    refused = regrade(site, site.write(models=models[1:], trials={"min": 2, "max": 2}))
     assert refused.exit_code == ExitCode.CONFIGURATION and "has dan, of which" in refused.stderr
-    refused = regrade(site.directory(), "--config", site.write(prompt="Think. {prompt}"))
+    refused = regrade(site, site.write(prompt="Think. {prompt}"))
     assert refused.exit_code == ExitCode.CONFIGURATION and "prompt.template" in refused.stderr
     assert stored_events(site.directory()) == before
 
@@ -129,15 +129,10 @@ def test_what_changes_no_grade_leaves_every_answer_in_the_scores(site: Site, by:
     """Also those asked ahead of looks, which the scores of a finished run count."""
     config = site.write(trials={"min": 2, "max": 12, "optimize": "time"})
     site.run(config)
-    before = read_results(site.directory())
-    if by == "regrade":
-        done = regrade(site.directory(), "--config", config)
-    else:
-        (labels := site.folder / "labels.jsonl").write_text(json.dumps(LABEL))
-        done = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(labels)])
-    after = read_results(site.directory())
+    before = stored_results(site.directory())
+    done = regrade(site, config) if by == "regrade" else label(site)
+    after = stored_results(site.directory())
     assert done.exit_code == ExitCode.REACHED, done.output
-    assert before is not None and after is not None
     trials, trials_before = ([(row.name, row.trials) for row in results.models] for results in (after, before))
     assert trials == trials_before
     assert by == "label" or [row.score for row in after.models] == [row.score for row in before.models]
@@ -157,13 +152,12 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
     trials = {"min": 4, "max": 60}
     ended = site.run(site.write(trials=trials))
     assert ended.exit_code == ExitCode.REACHED, ended.stdout
-    before = read_results(site.directory())
-    assert before is not None and before.run.status == "finished"
+    before = stored_results(site.directory())
+    assert before.run.status == "finished"
     coin = site.write(trials=trials, grader={"kind": "python", "function": "coin:grade"}, grading={"workers": 1})
-    done = regrade(site.directory(), "--config", coin)
+    done = regrade(site, coin)
     assert done.exit_code == ExitCode.REACHED, done.stderr
-    after = read_results(site.directory())
-    assert after is not None
+    after = stored_results(site.directory())
     was, now = ({row.name: row.trials for row in results.models} for results in (before, after))
     assert now == was and not [warning for warning in after.warnings if warning.kind == "uncounted"]
     by_name = {row.name: row.score for row in before.models}
@@ -171,18 +165,18 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
     assert after.run.status == "stopped" and "resuming takes about" in done.stdout
 
     resumed = site.run(coin)
-    assert resumed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), resumed.stderr
+    assert resumed.exit_code in ENDED, resumed.stderr
     assert "Grades have changed since this run was last started: resuming takes about" in resumed.stdout
-    ends = read_results(site.directory())
-    assert ends is not None and ends.run.status == "finished"
+    ends = stored_results(site.directory())
+    assert ends.run.status == "finished"
     assert sum(row.trials for row in ends.models) == len(RunOutcome.of(site.directory()).outcomes)
     assert all(row.trials >= was[row.name] for row in ends.models)
     assert "Grades have changed" not in site.run(coin).stdout
 
-    again = regrade(site.directory(), "--config", site.write(trials=trials))
+    again = regrade(site, site.write(trials=trials))
     assert again.exit_code == ExitCode.REACHED, again.stderr
-    back = read_results(site.directory())
-    assert back is not None and back.run.status == "finished" and "has these scores." in again.stdout
+    back = stored_results(site.directory())
+    assert back.run.status == "finished" and "has these scores." in again.stdout
     assert sum(row.trials for row in back.models) == len(RunOutcome.of(site.directory()).outcomes)
 
 
@@ -190,7 +184,7 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
 def test_a_run_goes_on_under_its_old_limits_after_a_regrade_under_others(site: Site) -> None:
     few, more = ({"trials": {"min": 4, "max": 60}, "budget": {"trials": cap}} for cap in (120, 400))
     assert site.run(site.write(**few)).exit_code == ExitCode.SPENT
-    done = regrade(site.directory(), "--config", site.write(**more))
+    done = regrade(site, site.write(**more))
     assert done.exit_code == ExitCode.REACHED and "0 have another category" in done.stdout
     assert site.run(site.write(**few)).exit_code == ExitCode.SPENT
     with closing(RunReader.open(site.directory())) as reader:
@@ -205,10 +199,9 @@ def test_labels_under_settings_of_a_start_without_a_look_are_stored_with_that_lo
     few, more = ({"trials": {"min": 4, "max": 60}, "budget": {"trials": cap}} for cap in (120, 400))
     site.run(site.write(**few))
     store_records(site.directory(), prepare(load_config(site.write(**more))).header)
-    (labels := site.folder / "labels.jsonl").write_text(json.dumps(LABEL))
-    done = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(labels)])
+    done = label(site)
     assert done.exit_code == ExitCode.REACHED, done.output
-    assert CliRunner().invoke(app, ["verify", str(site.directory())]).stdout.endswith(", questions: intact\n")
+    assert typed("verify", site.directory()).stdout.endswith(", questions: intact\n")
     assert site.run(site.write(**few)).exit_code == ExitCode.SPENT
     assert read_counts(site.directory()).cells.any()
 
@@ -217,23 +210,22 @@ def test_labels_under_settings_of_a_start_without_a_look_are_stored_with_that_lo
 def test_a_regrade_goes_by_the_limits_that_the_run_remembers(site: Site) -> None:
     config, cap = site.write(trials={"min": 4, "max": 60}), "budget.trials=120"
     assert site.run(config, "--set", cap).exit_code == ExitCode.SPENT
-    done = regrade(site.directory(), "--config", config)
+    done = regrade(site, config)
     assert f"settings of an earlier start still apply ({cap})" in done.stderr
     assert "Within its limits the run asks for no more" in done.stdout
-    undone = regrade(site.directory(), "--config", config, "--set", "budget.trials=")
+    undone = regrade(site, config, "--set", "budget.trials=")
     assert "resuming takes about" in undone.stdout
 
 
 @pytest.mark.slow
 def test_a_grader_that_the_run_remembers_does_not_hold_in_place_of_the_file(site: Site) -> None:
     config = site.write(grader="exact", trials={"min": 2, "max": 2})
-    assert site.run(config, "--set", "grader=contains").exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-    refused = regrade(site.directory(), "--config", config)
+    assert site.run(config, "--set", "grader=contains").exit_code in ENDED
+    refused = regrade(site, config)
     assert refused.exit_code == ExitCode.CONFIGURATION and "add --set grader= to grade by the file" in refused.stderr
-    done = regrade(site.directory(), "--config", config, "--set", "grader=")
+    done = regrade(site, config, "--set", "grader=")
     assert done.exit_code == ExitCode.REACHED, done.stderr
-    with closing(RunReader.open(site.directory())) as reader:
-        assert json.dumps(reader.header().meaning["grader"]).count("exact")
+    assert json.dumps(stored_header(site.directory()).meaning["grader"]).count("exact")
 
 
 @pytest.mark.slow
@@ -244,8 +236,8 @@ def test_what_was_chosen_after_looks_stays_outside_the_promise(site: Site) -> No
     settings["stopping"] = {"confidence": 0.7}
     site.run(site.write(**settings))
     rubric = {"categories": [{"name": "right", "weight": 2, "when": {"is_correct": True}}, {"name": "no", "weight": 0}]}
-    done = regrade(site.directory(), "--config", site.write(**settings, rubric=rubric))
-    assert done.exit_code in (ExitCode.REACHED, ExitCode.SPENT), done.stderr
+    done = regrade(site, site.write(**settings, rubric=rubric))
+    assert done.exit_code in ENDED, done.stderr
     texts = [warning["text"] for warning in site.results()["warnings"] if warning["kind"] == "redecided"]
     assert ["confidence" in text for text in texts] == [True, False] and "rubric" in texts[1], texts
 
@@ -253,11 +245,11 @@ def test_what_was_chosen_after_looks_stays_outside_the_promise(site: Site) -> No
 def test_a_capped_run_goes_on_after_a_regrade_whatever_was_judged_again_before(site: Site, fair_url: str) -> None:
     """At its worst, the first round of a regrade exceeds the cap: it has all answers of before. Verdicts that gave no
     grade were charged while they came."""
-    models = [{"name": name, "base_url": fair_url} for name in MODELS[:2]]
+    models = models_at(fair_url, *MODELS[:2])
     capped = {"models": models, "trials": {"min": 2, "max": 6}, "budget": {"tokens": 1_000_000}}
 
     def judged_by(url: str) -> Path:
-        return site.write(**capped, grader={"kind": "judge", "server": {"base_url": url, "model": "judge"}})
+        return site.write(**capped, grader=judge_at(url))
 
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=0.4))) as url:
         assert "answers of ada, bob (set aside)" in site.run(judged_by(url)).stdout, "too many answers have no grade"
@@ -265,7 +257,7 @@ def test_a_capped_run_goes_on_after_a_regrade_whatever_was_judged_again_before(s
     assert len(RunOutcome.of(site.directory()).outcomes) == 96
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(says_right=(0.9, 0.1)))) as url:
         config = judged_by(url)
-        done = regrade(site.directory(), "--config", config, "--beyond-limits")
+        done = regrade(site, config, "--beyond-limits")
         assert done.exit_code in ENDED, done.output
         regraded = RunOutcome.of(site.directory())
         assert regraded.looks, done.output
@@ -276,10 +268,10 @@ def test_a_capped_run_goes_on_after_a_regrade_whatever_was_judged_again_before(s
 
 def test_a_mended_judge_grades_all_that_the_caps_cover_in_one_start(site: Site, fair_url: str) -> None:
     """Of verdicts at their worst, the caps cover few at a time."""
-    models = [{"name": name, "base_url": fair_url} for name in MODELS[:2]]
+    models = models_at(fair_url, *MODELS[:2])
 
     def ungraded_after(tokens: int, url: str) -> tuple[int, int, Result]:
-        grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
+        grader = judge_at(url)
         config = site.write(models=models, trials={"min": 4, "max": 4}, budget={"tokens": tokens}, grader=grader)
         ended = site.run(config)
         with closing(LogReader.open(site.directory())) as reader:
@@ -301,33 +293,3 @@ def test_a_mended_judge_grades_all_that_the_caps_cover_in_one_start(site: Site, 
     none, after, ended = ungraded_after(before + 4 * worst, fair_url)
     assert none == 0 and before < after < before + 4 * worst < needed, "four at a time at their worst, but all"
     assert "without a grade" not in ended.output
-
-
-PATCHY = """
-from pathlib import Path
-from zlib import crc32
-
-def grade(text, question):
-    if Path(__file__).with_name("broken").exists() and len(text) > 2 * len(question.answer) + 20:  # not the key
-        1 / (crc32(text.encode()) % 3)
-    return "{" + question.answer + "}" in text
-"""
-
-
-@pytest.mark.slow
-def test_a_grader_that_fails_on_a_third_sets_the_models_aside_until_it_is_mended(site: Site) -> None:
-    (site.folder / "patchy.py").write_text(PATCHY)
-    grader = {"kind": "python", "function": "patchy:grade"}
-    config = site.write(trials={"min": 4, "max": 12}, grader=grader, grading={"workers": 1})
-    (site.folder / "broken").touch()
-    ended = site.run(config)
-    assert ended.exit_code == ExitCode.SPENT, ended.stdout
-    assert "more than 5%" in ended.stdout
-    assert "if the grader ran out of time or its server failed, raise grading.timeout" in ended.stdout
-    bought = RunOutcome.of(site.directory())
-    assert {event.cause for event in events_in(site.directory(), ModelSetAside)} == {Cause.GRADER}
-    assert site.run(config).exit_code == ExitCode.SPENT
-    assert RunOutcome.of(site.directory()) == bought, "a resume buys nothing"
-    (site.folder / "broken").unlink()
-    assert "set aside" not in site.run(config).stdout
-    assert all(row["set_aside"] is None and row["ungraded"] == 0 for row in site.results()["models"])

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, trials_in
-from typer.testing import CliRunner
+from command_line import typed
+from live_runs import ENDED, MODELS, RunOutcome, Site, judge_at, models_at, small_world, trials_in
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS
@@ -35,10 +34,8 @@ def test_a_dry_run_says_what_would_run_and_its_worst_cost(site: Site) -> None:
         assert f"ok    {name}" in result.stdout
     assert "3 models, 8 questions, objective ranking, " in result.stdout
     assert "at most   720 trials, 100k tokens" in result.stdout
-    assert (
-        f"worst case: every answer at max_tokens, one token per byte of the prompt, and {TEMPLATE_TOKENS} more)"
-        in result.stdout
-    )
+    worst = "worst case: every answer at max_tokens, one token per byte of the prompt"
+    assert f"{worst}, and {TEMPLATE_TOKENS} more)" in result.stdout
     assert f"forecast  adaptive-eval plan {config}\n" in result.stdout
     assert f"directory {site.directory()} (a new run)" in result.stdout
     assert "saved     6 answers; the run and `plan` use them" in result.stdout
@@ -50,7 +47,7 @@ def test_a_run_begins_with_the_answers_of_its_dry_run(site: Site) -> None:
     trials = {"min": 4, "max": 4}
     with_dry_run, without = SimulatedServer(small_world()), SimulatedServer(small_world())
     with serving(with_dry_run) as url:
-        config = site.write(models=[{"name": name, "base_url": url} for name in MODELS], trials=trials)
+        config = site.at(url).write(trials=trials)
         site.run(config, "--dry-run")
         before = with_dry_run.counts["answered"]
         result = site.run(config)
@@ -58,9 +55,7 @@ def test_a_run_begins_with_the_answers_of_its_dry_run(site: Site) -> None:
         assert with_dry_run.counts["answered"] - before == 3 * 8 * 4 - 6
     assert not (site.directory() / DRY_RUN).exists()
     with serving(without) as url:
-        plain = site.write("plain", models=[{"name": name, "base_url": url} for name in MODELS], trials=trials)
-        site.run(plain, "--run-dir", str(site.directory("plain")))
-    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
+        assert RunOutcome.of(site.directory()) == site.at(url).finished("plain", trials=trials)
 
 
 @pytest.mark.slow
@@ -72,21 +67,19 @@ def test_answers_of_a_dry_run_with_other_settings_are_not_used(site: Site) -> No
     assert result.exit_code in ENDED and "not used, since it had other settings" in result.stderr
     assert "sampling.temperature: 0.6 → 0.1" in result.stderr
     assert trials_in(site.directory()) == 3 * 8 * 2
-    again = site.run(config, "--dry-run", "--run-dir", str(site.folder / "b"))
-    assert again.exit_code == ExitCode.REACHED
-    raised = site.run(config, "--run-dir", str(site.folder / "b"), "--set", "trials.max=3")
+    elsewhere = ("--run-dir", site.folder / "b")
+    assert site.run(config, "--dry-run", *elsewhere).exit_code == ExitCode.REACHED
+    raised = site.run(config, *elsewhere, "--set", "trials.max=3")
     assert "begins with 6 answers" in raised.stderr, "what a trial means is the same"
 
 
 @pytest.mark.slow
 def test_a_plan_takes_tokens_and_times_of_the_dry_run_and_then_of_the_run(site: Site) -> None:
     """Answers have 200 words where max_tokens lets one guess 5,000."""
-    site.write(sampling={"temperature": 0.6, "max_tokens": 20_000}, store=str(site.directory().parent))
-    config = site.folder / "run.yaml"
-    arguments = ["plan", str(config), "--simulations", "10", "--json", str(site.folder / "plan.json")]
+    config = site.write(sampling={"temperature": 0.6, "max_tokens": 20_000}, store=str(site.directory().parent))
 
     def tokens() -> tuple[float, str]:
-        result = CliRunner().invoke(app, arguments)
+        result = typed("plan", config, "--simulations", "10", "--json", site.folder / "plan.json")
         assert result.exit_code == ExitCode.REACHED, result.output
         plan = json.loads((site.folder / "plan.json").read_bytes())
         return plan["need"]["costs"]["tokens"]["median"] / plan["need"]["costs"]["trials"]["median"], result.stdout
@@ -96,7 +89,7 @@ def test_a_plan_takes_tokens_and_times_of_the_dry_run_and_then_of_the_run(site: 
     measured, after = tokens()
     assert guessed > 3000 and 100 < measured < 1000
     assert "the dry run" not in before and "tokens and times are those of 6 answers of the dry run" in after
-    assert CliRunner().invoke(app, ["run", str(config), "--display", "plain"]).exit_code in ENDED
+    assert site.run(config).exit_code in ENDED
     measured, after = tokens()
     assert 100 < measured < 1000 and "from the posterior of the run so far: " in after
 
@@ -127,10 +120,8 @@ def test_a_dry_run_says_if_a_run_cannot_resume_or_begin(site: Site) -> None:
 
 
 def test_a_dry_run_names_every_server(site: Site) -> None:
-    models = [
-        {"name": "ada", "base_url": [site.base_url, "http://127.0.0.1:9/v1"]},
-        {"name": "bob", "base_url": site.base_url},
-    ]
+    models = models_at(site.base_url, "ada", "bob")
+    models[0]["base_url"] = [site.base_url, "http://127.0.0.1:9/v1"]
     result = site.run(site.write(models=models), "--dry-run")
     assert result.exit_code == ExitCode.ENDPOINTS
     states = [line.split()[:2] for line in result.stdout.splitlines() if line.startswith(("ok ", "FAIL "))]
@@ -148,8 +139,7 @@ def test_servers_are_started_for_a_dry_run_on_this_machine_alone(site: Site) -> 
 
 @pytest.mark.parametrize("server", [{}, {"batch": "openai"}], ids=["asked directly", "else asked in batches"])
 def test_a_dry_run_shows_two_graded_answers_of_each_model(site: Site, server: dict[str, str]) -> None:
-    models = [{"name": name, "base_url": site.base_url, **server} for name in MODELS]
-    result = site.run(site.write(models=models), "--dry-run")
+    result = site.run(site.write(models=models_at(site.base_url, **server)), "--dry-run")
     lines = result.stdout.splitlines()
     for name in MODELS:
         assert [line.split()[2] for line in lines if line.startswith(f"answer  {name}")] == ["q0", "q1"]
@@ -168,7 +158,7 @@ def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site)
         ("backwards:grade", "rejects the answer keys", "no attribute"),
     ):
         config = site.write(grader={"kind": "python", "function": function}, grading={"workers": 1})
-        results = [CliRunner().invoke(app, ["validate", str(config)]), site.run(config)]
+        results = [typed("validate", config), site.run(config)]
         results += [site.run(config, "--dry-run")] if function.startswith("nomod") else []
         for result in results:
             assert result.exit_code == ExitCode.CONFIGURATION, result.stdout
@@ -182,11 +172,9 @@ def test_a_dry_run_asks_the_servers_of_judges_too(site: Site) -> None:
     away = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
         reachable = {"base_url": url, "model": "judge"}
-        models = [{"name": name, "base_url": url} for name in MODELS]
         for other, code in ((reachable, ExitCode.REACHED), (away, ExitCode.ENDPOINTS)):
             grader = {"kind": "judge", "server": [reachable, other]}
-            config = site.write(models=models, grader=grader, concurrency={"retry_for": 0})
-            result = site.run(config, "--dry-run")
+            result = site.run(site.at(url).write(grader=grader, concurrency={"retry_for": 0}), "--dry-run")
             assert result.exit_code == code, result.output
             assert "ok    the judge 1" in result.output
             assert ("FAIL  the judge 2  http://127.0.0.1:9/v1" in result.output) == (code is ExitCode.ENDPOINTS)
@@ -194,9 +182,7 @@ def test_a_dry_run_asks_the_servers_of_judges_too(site: Site) -> None:
 
 def test_a_dry_run_in_which_nothing_is_graded_says_so(site: Site) -> None:
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=1.0))) as url:
-        models = [{"name": name, "base_url": url} for name in MODELS]
-        grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
-        result = site.run(site.write(models=models, grader=grader), "--dry-run")
+        result = site.run(site.at(url).write(grader=judge_at(url)), "--dry-run")
     assert result.stdout.count("no grade: the judge gave no verdict") == 6
     assert "warn  the grader fails on all of these answers" in result.stdout and "fix what failed" in result.stdout
     unread = site.run(site.write(grader={"kind": "json", "field": "answer"}), "--dry-run")
@@ -207,9 +193,7 @@ def test_a_dry_run_in_which_nothing_is_graded_says_so(site: Site) -> None:
 
 
 @pytest.mark.patient
-async def test_a_dry_run_waits_for_no_model_or_grade_that_never_comes(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_dry_run_waits_for_nothing_that_never_comes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: object) -> Grade:
         return await asyncio.get_running_loop().create_future()
 
@@ -217,7 +201,7 @@ async def test_a_dry_run_waits_for_no_model_or_grade_that_never_comes(
     monkeypatch.setattr(rehearsal, "grade_answer", never)
     for hang, when in ((1.0, "ada has not answered"), (0.0, "its grade has not come")):
         async with SimulatedServer(small_world(), faults=Faults(hang=hang)) as server:
-            models = [{"name": name, "base_url": server.base_url} for name in MODELS]
+            models = models_at(server.base_url)
             tried = await rehearsal.try_answers(prepare(load_config(site.write(models=models))), {"ada"})
         told = [str(attempt.grade or attempt.answer) for attempt in tried]
         assert len(told) == 2 and all(text.startswith(f"{when} within 0.1 minutes") for text in told), told
@@ -233,8 +217,7 @@ GUESSED: tuple[dict[str, object], ...] = ({"temperature": 0.6}, {"temperature": 
 def forecast_trials(site: Site, **changes: object) -> float:
     """The median of the forecast."""
     path = site.folder / "forecast.json"
-    words = [str(site.write(**changes)), "--simulations", "10", "--json", str(path)]
-    planned = CliRunner().invoke(app, ["plan", *words])
+    planned = typed("plan", site.write(**changes), "--simulations", "10", "--json", path)
     assert planned.exit_code == 0, planned.output
     return float(json.loads(path.read_text())["need"]["costs"]["trials"]["median"])
 
@@ -256,9 +239,7 @@ def test_the_forecast_counts_every_answer_that_the_run_asks(
     with serving(SimulatedServer(world)) as url:
         site, asked = Site.make(tmp_path, url), list[int]()
         for seed in range(3):
-            directory = tmp_path / f"run-{seed}"
-            ended = site.run(site.write(**pace, seed=seed), "--run-dir", str(directory))
-            assert ended.exit_code in ENDED, ended.output
-            asked.append(json.loads((directory / "results.json").read_text())["cost"]["trials"])
+            site.finished(f"run-{seed}", **pace, seed=seed)
+            asked.append(site.results(f"run-{seed}")["cost"]["trials"])
         forecasts = [forecast_trials(site, **pace, sampling=sampling) for sampling in GUESSED]
     assert forecasts == pytest.approx([np.mean(asked)] * len(GUESSED), rel=MARGIN)

@@ -10,28 +10,40 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import played
 import pytest
+from command_line import typed
 from gated import GatedServer
-from live_runs import MODELS, EndedRuns, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials, wait_until
+from live_runs import (
+    MODELS,
+    EndedRuns,
+    RunOutcome,
+    Site,
+    kill,
+    models_at,
+    printed,
+    small_world,
+    trials_in,
+    wait_for_trials,
+    wait_until,
+)
 from patient_time import HANGS
 from stored_runs import events_in
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cost
 from adaptive_eval.machine import machine
 from adaptive_eval.machine.records import STARTED, Note, Row
 from adaptive_eval.machine.trial import ANSWERED, RESERVED, Trial
 from adaptive_eval.notes import RunResumed, events_of_kind
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.running import event_loop
 from adaptive_eval.running.chosen import run_directory
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -44,18 +56,9 @@ CONTINUE = r"to do     to continue:\r?\n          adaptive-eval run \S*run\.yaml
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> RunOutcome:
     """What the run finds when nothing happens to it."""
     site = Site.make(tmp_path_factory.mktemp("uninterrupted"), base_url)
-    assert site.run(site.write()).exit_code == ExitCode.REACHED
-    result = RunOutcome.of(site.directory())
-    assert len(result.looks) > 5
-    return result
-
-
-def printed(process: "subprocess.Popen[str]", word: str) -> str:
-    """Read what a process prints until a line has this word."""
-    assert process.stdout is not None and process.stderr is not None
-    while word not in (line := process.stdout.readline()):
-        assert line, process.stderr.read()
-    return line
+    outcome = site.finished()
+    assert len(outcome.looks) > 5
+    return outcome
 
 
 KILLS = [1, pytest.param(8, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.release)]
@@ -114,7 +117,7 @@ def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninter
 @pytest.mark.slow
 def test_ctrl_c_on_a_terminal_drains_and_a_second_one_stops_at_once(site: Site, slow_url: str) -> None:
     """The live view in a pseudo-terminal, on a server that would take an hour to drain."""
-    config = replace(site, base_url=slow_url).write()
+    config = site.at(slow_url).write()
     master, slave = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "110", "LINES": "40"}
     command = [sys.executable, "-m", "adaptive_eval", "run", str(config)]
@@ -146,9 +149,7 @@ def read_until(master: int, word: str, seconds: float = HANGS) -> str:
 # -- resuming with other settings ------------------------------------------------------------------------
 
 
-def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(
-    site: Site, ended_runs: EndedRuns
-) -> None:
+def test_a_resume_that_changes_what_trials_mean_is_refused(site: Site, ended_runs: EndedRuns) -> None:
     ended_runs.copy(site, trials={"min": 2, "max": 2})
     for changes, message in (
         ({"prompt": "Think. {prompt}"}, "models.ada.prompt.template: default → 'Think. {prompt}'"),
@@ -168,12 +169,12 @@ def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(
 def test_fresh_starts_over_beside_the_old_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     command = ["run", str(site.write(trials={"min": 2, "max": 2})), "--display", "none"]
-    CliRunner().invoke(app, command)
+    typed(*command)
     before = (site.directory() / "run.sqlite").read_bytes()
-    CliRunner().invoke(app, [*command, "--fresh"])
+    typed(*command, "--fresh")
     assert (site.directory() / "run.sqlite").read_bytes() == before
     assert RunOutcome.of(site.directory("run~2")) == RunOutcome.of(site.directory())
-    CliRunner().invoke(app, command)
+    typed(*command)
     assert not site.directory("run~3").exists()
     assert events_in(site.directory("run~2"), RunResumed), "the newest is continued"
     refused = site.run(site.folder / "run.yaml", "--fresh")  # with a directory of its own
@@ -183,18 +184,17 @@ def test_fresh_starts_over_beside_the_old_run(site: Site, monkeypatch: pytest.Mo
 def test_a_run_without_answers_does_not_block_other_settings(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     words = ["--display", "none", "--set", "trials.min=2", "--set", "trials.max=2"]
-    refused = CliRunner().invoke(app, ["run", str(site.write(budget={"trials": 1})), *words])
+    refused = typed("run", site.write(budget={"trials": 1}), *words)
     assert refused.exit_code == ExitCode.SPENT, refused.output
     assert not RunOutcome.of(site.directory()).outcomes
-    other = ["run", str(site.write(prompt="Now: {prompt}")), *words]
-    CliRunner().invoke(app, other)
+    typed("run", site.write(prompt="Now: {prompt}"), *words)
     assert RunOutcome.of(site.directory("run~2")).outcomes
-    changed = CliRunner().invoke(app, ["run", str(site.write(prompt="Again: {prompt}")), *words])
+    changed = typed("run", site.write(prompt="Again: {prompt}"), *words)
     assert changed.exit_code == ExitCode.CONFIGURATION and "--fresh" in changed.stderr, "that one has answers"
 
 
 @pytest.mark.parametrize("budget", [{}, {"tokens": 10**7}], ids=["without caps", "capped"])
-def test_a_run_that_was_killed_before_its_first_answer_is_left_aside_unless_caps_count_it(
+def test_a_run_killed_before_an_answer_is_left_aside_unless_caps_count_it(
     tmp_path: Path, budget: dict[str, int]
 ) -> None:
     folder, changes = str(tmp_path), {"budget": budget} if budget else {}
@@ -214,19 +214,26 @@ def test_a_run_that_was_killed_before_its_first_answer_is_left_aside_unless_caps
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_models_that_are_not_served_are_named_at_once_and_all_together(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_that_are_not_served_are_named_all_together(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "REFUSALS_SECONDS", HANGS)  # until all were heard
-    models = [*site.config()["models"], *({"name": name, "base_url": site.base_url} for name in ("eve", "fay"))]  # type: ignore[misc]
-    refused = site.run(site.write(models=models))
-    assert refused.exit_code == ExitCode.ENDPOINTS
+    refused = site.run(site.write(models=models_at(site.base_url, *MODELS, "eve", "fay")))
+    assert refused.exit_code == ExitCode.ENDPOINTS and "add --dry-run" not in refused.stderr
     for name in ("eve", "fay"):
         assert f"{name}: its server has no model '{name}', only ada, bob, cyd" in refused.stderr
-    assert "add --dry-run" not in refused.stderr
 
 
 # -- a full disk -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system, where mounting one is allowed."""
+    (place := tmp_path / "disk").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", place]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a file system is not allowed here")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
 
 
 @pytest.fixture
@@ -245,39 +252,38 @@ def committed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_full_file_system_stops_the_run_and_keeps_what_was_committed(
-    site: Site, uninterrupted: RunOutcome, tmp_path: Path, committed: list[int]
-) -> None:
-    """On a file system of a third of a MiB, where mounting one is allowed."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", disk], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip("mounting a file system is not allowed here")
-    try:
-        config = site.write()
-        stopped = site.run(config, "--run-dir", str(disk / "run"))
-        assert stopped.exit_code == ExitCode.FAILED
-        assert "the disk is full" in stopped.stderr and "Traceback" not in stopped.stderr
-        # whichever file met the full disk: the database, or a report of a look
-        assert any(text in stopped.stderr for text in ("What was committed is intact", "Stored answers are intact"))
-        (disk / "filler").write_bytes(bytes(max(0, shutil.disk_usage(disk).free - 4096)))
-        again = site.run(config, "--run-dir", str(disk / "run"))
-        assert again.exit_code == ExitCode.FAILED and again.stderr.startswith("error: ")
-        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
-        assert trials_in(disk / "run") == sum(committed) > 0
-        assert site.run(config, "--run-dir", str(disk / "run")).exit_code == ExitCode.REACHED
-        assert RunOutcome.of(disk / "run") == uninterrupted
-    finally:
-        subprocess.run(["umount", disk], check=True)
+def test_a_full_disk_keeps_all_commits(site: Site, uninterrupted: RunOutcome, disk: Path, committed: list[int]) -> None:
+    """On a file system of a third of a MiB."""
+    subprocess.run(["mount", "-o", "remount,size=320k", disk], check=True)
+    config, where = site.write(), ("--run-dir", disk / "run")
+    stopped = site.run(config, *where)
+    assert stopped.exit_code == ExitCode.FAILED
+    assert "the disk is full" in stopped.stderr and "Traceback" not in stopped.stderr
+    # whichever file met the full disk: the database, or a report of a look
+    assert any(text in stopped.stderr for text in ("What was committed is intact", "Stored answers are intact"))
+    (disk / "filler").write_bytes(bytes(max(0, shutil.disk_usage(disk).free - 4096)))
+    again = site.run(config, *where)
+    assert again.exit_code == ExitCode.FAILED and again.stderr.startswith("error: ")
+    subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+    assert trials_in(disk / "run") == sum(committed) > 0
+    assert site.run(config, *where).exit_code == ExitCode.REACHED
+    assert RunOutcome.of(disk / "run") == uninterrupted
 
 
 @pytest.mark.slow
-def test_a_clock_that_jumps_changes_nothing(
-    site: Site, uninterrupted: RunOutcome, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_event_loops_find_the_same(site: Site, uninterrupted: RunOutcome, monkeypatch: pytest.MonkeyPatch) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    made = Mock(side_effect=uvloop.new_event_loop)
+    monkeypatch.setattr(uvloop, "new_event_loop", made)
+    models = models_at(site.base_url)
+    models[1]["stream"], models[2]["client"] = True, "openai"
+    assert site.finished(models=models) == uninterrupted and made.call_count == 1
+    monkeypatch.setattr(event_loop, "find_spec", lambda name: None)
+    assert site.finished("plain", models=models) == uninterrupted and made.call_count == 1
+
+
+@pytest.mark.slow
+def test_clock_jumps_change_nothing(site: Site, uninterrupted: RunOutcome, monkeypatch: pytest.MonkeyPatch) -> None:
     """By an hour, by a year, back and forth, within a run and from a killed start to the next."""
     process = site.start(site.write(), "--run-dir", str(site.directory()))
     assert wait_for_trials(site.directory(), 40, process)
@@ -288,34 +294,26 @@ def test_a_clock_that_jumps_changes_nothing(
     assert site.run(site.write()).exit_code == ExitCode.REACHED
     assert RunOutcome.of(site.directory()) == uninterrupted
     for command in (["verify"], ["monitor", "--once"], ["report", "--format", "summary"]):
-        assert CliRunner().invoke(app, [*command, str(site.directory())]).exit_code == 0
+        assert typed(*command, site.directory()).exit_code == 0
 
 
-def test_a_run_on_a_read_only_disk_is_read_and_not_written(site: Site, tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", disk], capture_output=True).returncode != 0:
-        pytest.skip("mounting a file system is not allowed here")
-    try:
-        process = site.start(site.write(), "--run-dir", str(disk / "run"))
-        assert wait_for_trials(disk / "run", 40, process)
-        kill(process)
-        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-        read = CliRunner().invoke(app, ["verify", str(disk / "run")])
-        assert read.exit_code == 0 and "intact" in read.output
-        for run in ("run", "new"):
-            refused = site.run(site.write(), "--run-dir", str(disk / run))
-            assert refused.exit_code == ExitCode.FAILED
-            assert "Read-only file system" in refused.stderr and "choose another --run-dir" in refused.stderr.lower()
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
+def test_a_run_on_a_read_only_disk_is_read_and_not_written(site: Site, disk: Path) -> None:
+    process = site.start(site.write(), "--run-dir", str(disk / "run"))
+    assert wait_for_trials(disk / "run", 40, process)
+    kill(process)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    read = typed("verify", disk / "run")
+    assert read.exit_code == 0 and "intact" in read.output
+    for run in ("run", "new"):
+        refused = site.run(site.write(), "--run-dir", disk / run)
+        assert refused.exit_code == ExitCode.FAILED
+        assert "Read-only file system" in refused.stderr and "choose another --run-dir" in refused.stderr.lower()
 
 
 @pytest.mark.usefixtures("short_pauses")
 def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
     with serving(SimulatedServer(small_world(), faults=Faults(server_error=1.0))) as url:
-        models = [{"name": name, "base_url": url} for name in MODELS]
-        ended = site.run(site.write(models=models, concurrency={"retry_for": 0}))
+        ended = site.run(site.at(url).write(concurrency={"retry_for": 0}))
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "Stopped: no usable answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
     assert site.results()["run"]["status"] == "stopped"

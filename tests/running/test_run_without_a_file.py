@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from command_line import typed
 from contrary_server import Reply, listening
 from live_runs import ENDED, FAST, RunOutcome, Site, small_world, trials_in
 from stored_runs import stored_header
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import World
 
@@ -51,7 +51,7 @@ def bob() -> Iterator[str]:
 
 
 def run(*options: str) -> Result:
-    return CliRunner().invoke(app, ["run", "questions.jsonl", *SHORT, *options])
+    return typed("run", "questions.jsonl", *SHORT, *options)
 
 
 def models_of(directory: Path) -> list[tuple[str, str]]:
@@ -68,10 +68,10 @@ def test_the_printed_configuration_makes_the_same_decisions(ada: str, bob: str) 
     assert f"model: ada-7b is org/ada-7b at {ada}\nmodel: big is org/bob-7b at {bob}" in ended.stderr
     assert models_of(Path("runs/questions")) == [("ada-7b", "org/ada-7b"), ("big", "org/bob-7b")]
     Path("mine.yaml").write_text(run(*options, "--print-config").stdout)
-    again = CliRunner().invoke(app, ["run", "mine.yaml", "--display", "plain", "--run-dir", "again"])
+    again = typed("run", "mine.yaml", "--display", "plain", "--run-dir", "again")
     assert again.exit_code == ended.exit_code, again.output
     assert RunOutcome.of(Path("again")) == RunOutcome.of(Path("runs/questions"))
-    resumed = CliRunner().invoke(app, ["run", "mine.yaml", "--display", "plain"])  # has the name of the run
+    resumed = typed("run", "mine.yaml", "--display", "plain")  # has the name of the run
     assert resumed.exit_code == ended.exit_code and not Path("runs/mine").exists()
 
 
@@ -97,7 +97,7 @@ def test_a_resume_needs_no_server_to_know_the_models(ada: str) -> None:
 def test_an_advised_limit_holds_over_a_typed_one(ada: str, bob: str) -> None:
     ended = run("--model", ada, "--model", bob, "--budget", "64trials")
     (advised,) = re.findall(r"adaptive-eval (run .* --budget 64trials --set budget\.trials=.*)", ended.stdout)
-    assert CliRunner().invoke(app, shlex.split(advised)).exit_code == ExitCode.REACHED
+    assert typed(*shlex.split(advised)).exit_code == ExitCode.REACHED
     assert trials_in(Path("runs/questions")) > 64
 
 
@@ -113,10 +113,10 @@ def test_after_a_changed_grader_the_printed_configuration_grades_again(ada: str,
         "As CONFIG, save what this command prints with --print-config.\n"
     )
     regrade = ["regrade", "runs/questions", "--config"]
-    wrong = CliRunner().invoke(app, [*regrade, "questions.jsonl"])
+    wrong = typed(*regrade, "questions.jsonl")
     assert wrong.exit_code == ExitCode.CONFIGURATION and "--print-config" in wrong.stderr
     Path("mine.yaml").write_text(run(*changed, "--print-config").stdout)
-    done = CliRunner().invoke(app, [*regrade, "mine.yaml"])
+    done = typed(*regrade, "mine.yaml")
     assert done.exit_code == 0 and done.stdout.startswith("graded ")
 
 

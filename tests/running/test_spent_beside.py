@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from fakes import HEADER, SKILLS
-from live_runs import ENDED, MODELS, Site, small_world
-from typer.testing import CliRunner
+from live_runs import ENDED, MODELS, Site, models_at, small_world
+from stored_runs import stored_results
 
-from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.roster import Names
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import trial_cost
 from adaptive_eval.core.settings import Budget
@@ -30,7 +29,6 @@ from adaptive_eval.report.costs import further_costs
 from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs, other_costs
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import OtherCostRow
-from adaptive_eval.report.results_file import read_results
 from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
@@ -55,15 +53,14 @@ def sums(site: Site) -> dict[str, tuple[int, int, float]]:
 
 @pytest.mark.slow
 def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
-    models = [{"name": name, "base_url": site.base_url, "price": PRICE, "gpus": 1} for name in ("ada", "bob", "cyd")]
+    models = models_at(site.base_url, price=PRICE, gpus=1)
     capped = {"budget": CAPS | {"trials": 3 * 8 * 4}}
-    assert site.run(site.write(models=models, trials={"min": 4, "max": 4}, **capped)).exit_code in ENDED
+    site.finished(models=models, trials={"min": 4, "max": 4}, **capped)
     ended = site.run(site.write(models=models[:2], trials={"min": 4, "max": 5}, **capped))
     assert ended.exit_code in ENDED
     spent = sums(site)
     trials, tokens, usd = spent["cyd"]
-    results = read_results(site.directory())
-    assert results is not None
+    results = stored_results(site.directory())
     (row,) = results.cost.beside
     assert (row.what, row.model, row.trials, row.tokens, row.usd) == ("left", "cyd", trials, tokens, pytest.approx(usd))
     assert results.cost.trials == results.cost.allowed_trials == 2 * 8 * 4 < results.cost.max_trials
@@ -80,9 +77,8 @@ def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
     assert caps == pytest.approx(
         {name: sum(amounts[at] for amounts in spent.values()) for at, name in enumerate(("trials", "tokens", "usd"))}
     )
-    report = site.report()
-    assert f"| cyd, no longer in the run | {trials} " in re.sub(" +", " ", report)
-    compared = CliRunner().invoke(app, ["compare", str(site.directory()), str(site.directory())]).stdout
+    assert f"| cyd, no longer in the run | {trials} " in re.sub(" +", " ", site.report())
+    compared = typed("compare", site.directory(), site.directory()).stdout
     asked = sum(amounts[0] for amounts in spent.values())
     assert asked == results.cost.asked and f"answers requested {asked} → {asked}, tokens" in compared
 
@@ -141,11 +137,8 @@ def test_answers_that_never_came_count_as_the_caps_count_them() -> None:
     assert servers.counted == {1}, "of ada it is not known for how long a server was held"
     assert counted_gpu_seconds(servers, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0
     ((label, text),) = further_costs(None, rows)
-    assert label == "also"
-    assert text is not None and text.startswith(
-        "3 trials, 166 tokens, $1.85, 0.0086 GPU hours on cyd, no longer in the run"
-    )
-    assert text.endswith("run; lost answers of 2 models; lost verdicts on answers of ada")
+    left, lost = "on cyd, no longer in the run", "lost answers of 2 models; lost verdicts on answers of ada"
+    assert (label, text) == ("also", f"3 trials, 166 tokens, $1.85, 0.0086 GPU hours {left}; {lost}")
     assert not list(further_costs(None, ()))
 
 
@@ -167,7 +160,7 @@ def test_results_say_what_was_sent_and_what_was_left_to_the_server(llama: Site) 
     assert "warn  ada, bob, cyd  its server is llama.cpp" in llama.run(config, "--dry-run").stdout
     first = llama.run(config)
     assert "ada: its server is llama.cpp, which drops improbable tokens" in first.stdout, "while the run begins"
-    assert llama.run(config).exit_code in (ExitCode.REACHED, ExitCode.SPENT), "it finds everything done"
+    assert llama.run(config).exit_code in ENDED, "it finds everything done"
     results = llama.results()
     for model in results["models"]:
         sampling = model["sampling"]
@@ -199,5 +192,5 @@ def test_models_at_one_address_share_its_time(site: Site, monkeypatch: pytest.Mo
         return open_endpoint(*arguments, **options)
 
     monkeypatch.setattr("adaptive_eval.supplies.opening.open_endpoint", opening)
-    assert site.run(site.write(trials={"min": 1, "max": 1})).exit_code in ENDED
+    site.finished(trials={"min": 1, "max": 1})
     assert len(opened) == len(MODELS) and len({*map(id, opened)}) == 1

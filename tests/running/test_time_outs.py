@@ -4,24 +4,24 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from command_line import typed
+from live_runs import models_at
 from patient_time import HANGS
 from small_http import JsonHandler, ThreadedServer, completion, model_list, serving_in_a_thread
-from typer.testing import CliRunner
+from stored_runs import events_in
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause
 from adaptive_eval.endpoints.client import Caller, Reply, converted_failures
 from adaptive_eval.endpoints.traffic import Attempt
-from adaptive_eval.notes import ModelSetAside, events_of_kind
-from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.stored import StoredRun
+from adaptive_eval.notes import ModelSetAside
+from adaptive_eval.report.stored import open_run
 
 QUESTIONS = 8
 SOON = 0.2
@@ -33,7 +33,6 @@ class Hanging(ThreadedServer):
     def __init__(self) -> None:
         self.silent = {"bob"}
         self.skilled = {"ada"}
-        self.reason = "stop"
         self.late: Callable[[str, str], bool] = lambda model, question: False
         """Further requests that it does not answer, by model and question."""
         self.is_right: Callable[[str, str, int], bool] = lambda model, question, seed: (
@@ -63,7 +62,7 @@ class Handler(JsonHandler):
             return
         text = "The answer is 7." if self.server.is_right(*place) else "The answer is 1."
         with suppress(ConnectionError):  # a run that has ended does not wait for it
-            self.reply(completion(text, self.server.reason))
+            self.reply(completion(text))
 
 
 @pytest.fixture
@@ -107,24 +106,19 @@ def write(folder: Path, server: Hanging, questions_asked: int = QUESTIONS, **cha
 
 def run(folder: Path, server: Hanging, *options: str, **changes: Any) -> tuple[int, str]:
     path = write(folder, server, **changes)
-    where = ["--run-dir", str(folder / "run"), "--display", "plain"]
-    done = CliRunner().invoke(app, ["run", str(path), *where, *options])
+    done = typed("run", path, "--run-dir", folder / "run", "--display", "plain", *options)
     return done.exit_code, done.output
 
 
 def results(folder: Path) -> dict[str, Any]:
-    document = json.loads((folder / "run" / "results.json").read_text())
-    assert isinstance(document, dict)
-    return document
+    return dict(json.loads((folder / "run" / "results.json").read_text()))
 
 
 GATE = {"kind": "baseline", "baseline": "ada", "gate": True}
 
 
 @pytest.mark.parametrize("changes", [{}, {"objective": GATE}], ids=["ranking", "gate"])
-def test_a_server_that_answers_nothing_has_no_score(
-    tmp_path: Path, server: Hanging, changes: dict[str, object]
-) -> None:
+def test_a_silent_model_has_no_score_until_mended(tmp_path: Path, server: Hanging, changes: dict[str, object]) -> None:
     code, output = run(tmp_path, server, **changes)
     assert code == ExitCode.ENDPOINTS, output
     assert "sampling.timeout" in output and "worse" not in output
@@ -133,20 +127,15 @@ def test_a_server_that_answers_nothing_has_no_score(
     assert "32 of the 32 requests of a round timed out" in bob["set_aside"]
     (pair,) = results(tmp_path)["pairs"]
     assert pair["verdict"] == "blocked"
-    with closing(RunReader.open(tmp_path / "run")) as reader:
-        (aside,) = events_of_kind(reader.events(), ModelSetAside)
-        assert aside.cause == Cause.SERVER
-        restored = StoredRun(reader).results(running=False)
-        assert restored is not None
-        assert [(row.name, row.score) for row in restored.models] == [("ada", 1.0), ("bob", None)]
-
-
-def test_a_repaired_server_is_asked_again(tmp_path: Path, server: Hanging) -> None:
-    assert run(tmp_path, server)[0] == ExitCode.ENDPOINTS
+    (aside,) = events_in(tmp_path / "run", ModelSetAside)
+    assert aside.cause == Cause.SERVER
+    with open_run(tmp_path / "run") as stored:
+        restored = stored.results(running=False)
+    assert restored is not None
+    assert [(row.name, row.score) for row in restored.models] == [("ada", 1.0), ("bob", None)]
     server.silent.clear()
-    models = [{"name": name, "base_url": server.base_url} for name in ("ada", "bob")]
-    code, output = run(tmp_path, server, models=models)
-    assert code == ExitCode.REACHED, output
+    code, output = run(tmp_path, server, models=models_at(server.base_url, "ada", "bob"), **changes)
+    assert code == (ExitCode.WORSE if changes else ExitCode.REACHED), output
     document = results(tmp_path)
     assert [(row["name"], row["signals"]) for row in document["models"]] == [("ada", {}), ("bob", {})]
     assert "asked_again" in {warning["kind"] for warning in document["warnings"]}
@@ -176,13 +165,10 @@ def test_a_better_model_that_times_out_on_a_question_is_not_called_worse(tmp_pat
     bob = next(row for row in results(tmp_path)["models"] if row["name"] == "bob")
     assert bob["unsure"] == bob["signals"]["timed_out"] > 0
     assert (bob["score"], bob["lowest"], bob["highest"]) == pytest.approx((15 / 16, 15 / 16, 1.0))
-    (warning,) = [warning for warning in results(tmp_path)["warnings"] if warning["kind"] == "unknown"]
-    assert (
-        "timed out at every attempt; the score would be 93.75% if all of them were wrong, 100.00% if r"
-        in warning["text"]
-    )
-    config = str(write(tmp_path, server, rubric=NAMED, **settings))
-    assert CliRunner().invoke(app, ["regrade", str(tmp_path / "run"), "--config", config]).exit_code == 0
+    (warning,) = [warning["text"] for warning in results(tmp_path)["warnings"] if warning["kind"] == "unknown"]
+    assert "timed out at every attempt; the score would be 93.75% if all of them were wrong, 100.00% if r" in warning
+    config = write(tmp_path, server, rubric=NAMED, **settings)
+    assert typed("regrade", tmp_path / "run", "--config", config).exit_code == 0
     code, output = run(tmp_path, server, rubric=NAMED, **settings)
     assert code == ExitCode.REACHED and "ada is best" in output, output
     server.late = lambda model, question: False
@@ -199,20 +185,3 @@ def test_many_time_outs_end_the_run_by_an_alarm(tmp_path: Path, server: Hanging)
     (alarm,) = results(tmp_path)["alarms"]
     assert (alarm["model"], alarm["kind"], alarm["answers"], alarm["of"]) == ("bob", "timed_out", 8, 32)
     assert "bob: 8 of its 32 answers (25%) timed out at every attempt" in output
-
-
-@pytest.mark.slow
-def test_an_unknown_finish_reason_stops_the_run_before_it_spends(tmp_path: Path, server: Hanging) -> None:
-    """The dry run names it too, with the option that declares it as finished."""
-    server.silent.clear()
-    server.reason = "flux_capacitor"
-    names = {"models": [{"name": name, "base_url": server.base_url} for name in ("ada", "bob")]}
-    for options in ((), ("--dry-run",)):
-        code, output = run(tmp_path, server, *options, **names)
-        assert code == ExitCode.ENDPOINTS, output
-        assert "finish_reasons: [flux_capacitor]" in output
-    with closing(RunReader.open(tmp_path / "run")) as reader:
-        assert reader.trial_count() == 0
-    declared = {"models": [{**model, "finish_reasons": ["flux_capacitor"]} for model in names["models"]]}
-    code, output = run(tmp_path, server, **declared)
-    assert code == ExitCode.REACHED, output

@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from contrary_server import MODELS, Asked, Reply, answer, listening, write_config
+from live_runs import ENDED, models_at
 from patient_time import HANGS
-from stored_runs import events_in, stored_trials
-from typer.testing import CliRunner
+from stored_runs import events_in, stored_results, stored_trials
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.endpoints import settings
 from adaptive_eval.machine.records import FINISHED, Note, Row
 from adaptive_eval.machine.trial import JUDGING, Trial
 from adaptive_eval.notes import ModelSetAside, OnlyFailures, ReplicaLost, ServersNoticed, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.results_file import read_results
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.write import RunStore
 
@@ -32,17 +31,11 @@ Outcomes = dict[tuple[str, str, int], int | None]
 WORDS = "The model produced output that does not match the expected format"
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    short = settings.EndpointSettings(
-        tick=0.02, backoff=0.01, longest_backoff=0.01, longest_pause=0.02, probe_again=0.02
-    )
-    monkeypatch.setattr(settings, "DEFAULT", short)
+pytestmark = pytest.mark.usefixtures("short_pauses")
 
 
 def run(config: Path, *options: str) -> tuple[int, str]:
-    words = ["run", str(config), "--display", "plain", "--run-dir", str(config.parent / "run"), *options]
-    result = CliRunner().invoke(app, words)
+    result = typed("run", config, "--display", "plain", "--run-dir", config.parent / "run", *options)
     return result.exit_code, result.output
 
 
@@ -84,9 +77,7 @@ def failing(model: str, share: int) -> Any:
     ],
     ids=["all is decided", "two alike are not"],
 )
-def test_a_resume_asks_no_missing_answer_of_a_decided_comparison_again(
-    tmp_path: Path, names: dict[str, str], ends: ExitCode
-) -> None:
+def test_a_resume_asks_nothing_of_a_decided_comparison(tmp_path: Path, names: dict[str, str], ends: ExitCode) -> None:
     with listening(failing("bob", 4)) as server:
         models = [{"name": name, "base_url": server.base_url, "model": model} for name, model in names.items()]
         config = write_config(tmp_path, server, models=models)
@@ -99,22 +90,19 @@ def test_a_resume_asks_no_missing_answer_of_a_decided_comparison_again(
     assert outcomes_of(tmp_path / "run") == before and len(server.statuses) == asked
 
 
+def alike(asked: Asked) -> Reply | None:
+    """Both answer alike, but bob fails a quarter of the requests."""
+    return failing("bob", 4)(asked) or Reply(body=answer(replace(asked, model="ada")))
+
+
 @pytest.mark.slow
 def test_a_model_that_lacks_too_many_answers_is_asked_again_once_its_server_is_repaired(tmp_path: Path) -> None:
-    def alike(asked: Asked) -> Reply | None:
-        """Both answer alike, but bob fails a quarter of the requests."""
-        return failing("bob", 4)(asked) or Reply(body=answer(replace(asked, model="ada")))
-
     with listening(alike) as server:
         config = write_config(tmp_path, server)
         code, output = run(config)
         assert code != ExitCode.REACHED, output
-        aside = rows(tmp_path)["bob"]["set_aside"]
-        assert (
-            "6 of its 24 trials have no grade, more than 5%" in aside
-            and "; on question q" in output
-            and WORDS in output
-        )
+        assert "6 of its 24 trials have no grade, more than 5%" in rows(tmp_path)["bob"]["set_aside"]
+        assert "; on question q" in output and WORDS in output
         assert "fix the servers or commands that fail on some questions every time" in output
         server.script = lambda asked: None
         code, output = run(config)
@@ -134,14 +122,12 @@ def test_a_model_with_a_decided_comparison_is_asked_again_on_request_only(tmp_pa
         return Reply(500, {"error": {"message": WORDS}}) if asked.model == "bob" else script(asked)
 
     def verdicts() -> dict[tuple[str, str], str]:
-        assert (results := read_results(tmp_path / "run")) is not None
-        return {(pair.first, pair.second): pair.verdict for pair in results.pairs}
+        return {(pair.first, pair.second): pair.verdict for pair in stored_results(tmp_path / "run").pairs}
 
     names = ("ada", "bob", "carl")
     page = Reply(body={"data": [{"id": name} for name in names]})
     with listening(script, lambda path, _: page if path == "/v1/models" else None) as server:
-        models = [{"name": name, "base_url": server.base_url} for name in names]
-        config = write_config(tmp_path, server, models=models)
+        config = write_config(tmp_path, server, models=models_at(server.base_url, *names))
         code, output = run(config)
         decided = {names for names, verdict in verdicts().items() if verdict == "resolved"}
         assert ("bob", "carl") in decided and verdicts()["ada", "bob"] == "blocked", output
@@ -159,7 +145,7 @@ def test_a_model_with_a_decided_comparison_is_asked_again_on_request_only(tmp_pa
 def test_a_resume_keeps_a_decision_after_which_the_run_was_killed(tmp_path: Path) -> None:
     with listening(failing("bob", 4)) as server:
         config = write_config(tmp_path, server)
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="killed"):
             patch.setattr(RunStore, "commit", killed_once_decided)
             run(config)
         assert not any(note.kind == FINISHED for _, note in notes_of(tmp_path / "run"))
@@ -170,9 +156,6 @@ def test_a_resume_keeps_a_decision_after_which_the_run_was_killed(tmp_path: Path
 
 
 def test_a_resume_keeps_the_answers_of_a_model_whose_server_is_gone(tmp_path: Path) -> None:
-    def alike(asked: Asked) -> Reply | None:
-        return failing("bob", 4)(asked) or Reply(body=answer(replace(asked, model="ada")))
-
     with listening(alike) as server:
         config = write_config(tmp_path, server)
         code, output = run(config)
@@ -216,9 +199,8 @@ FILES = 72
 def test_a_limit_on_open_files_is_not_blamed_on_servers(tmp_path: Path, client: str) -> None:
     """Each request needs a file: fewer are in flight at a time."""
     with listening(lambda asked: None) as server:
-        models = [{"name": name, "base_url": server.base_url, "client": client} for name in MODELS]
-        changes = {"models": models, "trials": {"min": 10, "max": 10}, "concurrency": 128}
-        config, run = write_config(tmp_path, server, **changes), tmp_path / "run"
+        models, run = models_at(server.base_url, *MODELS, client=client), tmp_path / "run"
+        config = write_config(tmp_path, server, models=models, trials={"min": 10, "max": 10}, concurrency=128)
         command = f'ulimit -n {FILES} && exec "$@"'
         words = [sys.executable, "-m", "adaptive_eval", "run", str(config), "--display", "plain", "--run-dir", str(run)]
         with (run_log := tmp_path / "said").open("w") as output:
@@ -228,11 +210,7 @@ def test_a_limit_on_open_files_is_not_blamed_on_servers(tmp_path: Path, client: 
         events = reader.events()
         assert reader.trial_count() == 120
         assert all(row.retries == 0 for row in reader.sums())
-    assert (
-        not events_of_kind(events, ModelSetAside)
-        and not events_of_kind(events, ReplicaLost)
-        and not events_of_kind(events, OnlyFailures)
-    )
+    assert not [event for event in events if isinstance(event, ModelSetAside | ReplicaLost | OnlyFailures)]
     assert {event.notice for event in events_of_kind(events, ServersNoticed)} == {"few_open_files"}
     assert f"this process may have only {FILES}" in run_log.read_text() and "ulimit -n" in run_log.read_text()
 
@@ -251,15 +229,13 @@ def stopped_before_its_grade(store: RunStore, rows: Sequence[Row], **more: Any) 
     return written
 
 
-def test_a_missing_answer_that_a_stop_left_without_a_grade_keeps_no_run_from_going_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_answer_that_a_stop_left_without_a_grade_keeps_no_run_from_going_on(tmp_path: Path) -> None:
     with listening(failing("bob", 17)) as server:
         config = write_config(tmp_path, server)
-        monkeypatch.setattr(RunStore, "commit", stopped_before_its_grade)
-        run(config)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="killed"):
+            patch.setattr(RunStore, "commit", stopped_before_its_grade)
+            run(config)
         assert not any(note.kind == FINISHED for _, note in notes_of(tmp_path / "run"))
-        monkeypatch.setattr(RunStore, "commit", COMMIT)
         code, output = run(config)
-    assert code in (ExitCode.REACHED, ExitCode.SPENT) and "budget" not in output, output
+    assert code in ENDED and "budget" not in output, output
     assert len(outcomes_of(tmp_path / "run")) == 2 * 24

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import typed
 from live_runs import MODELS, EndedRuns, Site
-from typer.testing import CliRunner
 
-from adaptive_eval.cli import app
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.report.stored import RunCounts, read_counts
 from adaptive_eval.report.view import RunView, read_view
@@ -179,17 +178,17 @@ def test_the_command_names_both_runs_by_their_folders(
     site: Site, run_as: RunAs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = run_as("a"), run_as("b", seed=3)
-    result = CliRunner().invoke(app, ["compare", str(first), str(second)])
+    result = typed("compare", first, second)
     assert result.exit_code == 0 and "3 questions" not in result.stdout and "on the 8 questions" in result.stdout
     assert result.stdout.startswith("a → b\n")
     monkeypatch.chdir(second)
-    assert CliRunner().invoke(app, ["compare", "../a", "."]).stdout.startswith("a → b\n")
+    assert typed("compare", "../a", ".").stdout.startswith("a → b\n")
     monkeypatch.undo()
     second = second.rename(site.folder / "c")
-    moved = CliRunner().invoke(app, ["compare", str(first), str(second)]).stdout
+    moved = typed("compare", first, second).stdout
     assert moved.startswith(f"{first} → {second}\n"), "another run may lie in a folder named b"
     path = site.folder / "c.json"
-    CliRunner().invoke(app, ["compare", str(first), str(second), "--format", "json", "--output", str(path)])
+    typed("compare", first, second, "--format", "json", "--output", path)
     written = json.loads(path.read_text())
     assert written["format"] == "adaptive-eval.comparison/1"
     assert written["changes"]["settings"] == [{"path": "seed", "was": 0, "now": 3}]
@@ -200,12 +199,12 @@ def test_other_rubrics_questions_and_models_cannot_be_compared(site: Site, run_a
     first = run_as("a")
     right = {"name": "right", "weight": 2, "when": {"is_correct": True}}
     other = run_as("b", rubric={"categories": [{"name": "wrong", "weight": 0}, right]})
-    result = CliRunner().invoke(app, ["compare", str(first), str(other)])
+    result = typed("compare", first, other)
     assert result.exit_code == 2 and f"{first} and {other} have different rubrics" in " ".join(result.stderr.split())
     assert "right 2" in result.stderr
     renamed = {"eve": "ada", "fay": "bob"}.items()
     third = run_as("c", models=[{"name": name, "model": model, "base_url": site.base_url} for name, model in renamed])
-    result = CliRunner().invoke(app, ["compare", str(first), str(third)])
+    result = typed("compare", first, third)
     assert result.exit_code == 2 and "no model in common" in result.stderr
 
 

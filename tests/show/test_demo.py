@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from browsing import Tabs, hold_clock
-from typer.testing import CliRunner
+from command_line import typed
 
 import scorio.eval
-from adaptive_eval.cli import app
 from adaptive_eval.show.page.documents import demo_page, script
 from scorio.convergence import Study, trajectory
 from scorio.rank import rank_scores
@@ -31,12 +30,12 @@ def test_the_demo_is_one_small_file_that_may_request_nothing(tmp_path: Path, mon
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
     path = tmp_path / "page.html"
-    assert CliRunner().invoke(app, ["demo", "-o", str(path), "--no-open"]).exit_code == 0 and not opened
+    assert typed("demo", "-o", path, "--no-open").exit_code == 0 and not opened
     text = path.read_text()
     assert text == demo_page() and len(text.encode()) < LARGEST
     assert "default-src 'none'" in text and "connect-src" not in text
-    assert CliRunner().invoke(app, ["demo", "-o", str(path)]).exit_code == 0 and opened == [path.as_uri()]
-    assert CliRunner().invoke(app, ["demo", "-o", str(tmp_path / "no" / "page.html"), "--no-open"]).exit_code == 1
+    assert typed("demo", "-o", path).exit_code == 0 and opened == [path.as_uri()]
+    assert typed("demo", "-o", tmp_path / "no" / "page.html", "--no-open").exit_code == 1
 
 
 def evaluated(tabs: Tabs, module: str, expression: str) -> object:

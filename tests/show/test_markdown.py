@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from command_line import typed
 from live_runs import MODELS, EndedRuns, Site
 from page_views import model_verdicts, simulated, world
 from played import REPLICA, Played, prepared
-from typer.testing import CliRunner
 
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Cost
@@ -233,7 +232,7 @@ def test_answers_that_wait_for_a_judge_are_told_before_the_first_look(tmp_path: 
 
 def test_every_format_is_written_completely_and_to_the_right_place(run: Path) -> None:
     for kind in ("md", "json", "csv"):
-        ended = CliRunner().invoke(app, ["report", str(run), "--format", kind])
+        ended = typed("report", run, "--format", kind)
         assert ended.exit_code == 0, ended.output
         assert ended.stdout.strip() == str(run / f"report.{kind}")
     report = json.loads((run / "report.json").read_text())
@@ -243,10 +242,10 @@ def test_every_format_is_written_completely_and_to_the_right_place(run: Path) ->
     assert len(rows) == 1 + len(MODELS) and rows[0].startswith("name,rank,tier,score")
     assert "temperature" in rows[0].split(",") and not any(mark in text for text in rows for mark in "{}")
     output = run / "no" / "such" / "folder.md"
-    ended = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", str(output)])
+    ended = typed("report", run, "--format", "md", "--output", output)
     assert ended.exit_code == 1 and str(output) in ended.stderr and "--output" in ended.stderr
     (empty := run / "no run").mkdir()
-    ended = CliRunner().invoke(app, ["report", str(empty)])
+    ended = typed("report", empty)
     assert ended.exit_code == 1 and "has no run" in ended.stderr and list(empty.iterdir()) == []
 
 

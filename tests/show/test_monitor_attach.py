@@ -13,15 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import typed
 from gated import GatedServer
 from live_runs import MODELS, Site, small_world, wait_for_trials
 from patient_time import HANGS, until
 from played import Played
 from rich.console import Console
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, StoreError
-from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause, Cost, Reason
 from adaptive_eval.machine.charges import Charge, ChargeKind
 from adaptive_eval.notes import (
@@ -248,10 +247,10 @@ def test_monitor_follows_a_real_run_to_its_end(site: Site, monkeypatch: pytest.M
     with serving(gated) as url:
         process = site.start(replace(site, base_url=url).write())
         assert wait_for_trials(site.directory(), 1, process)
-        shown = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
+        shown = typed("monitor", site.directory(), "--display", "plain")
         assert process.wait(HANGS) == shown.exit_code, shown.output
     assert "run: running" in shown.stdout and "tier  model" in shown.stdout
-    again = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
+    again = typed("monitor", site.directory(), "--display", "plain")
     assert "tier  model" in again.stdout and "running" not in again.stdout, "a run that is over"
     printed = process.stdout.read().split("tier  model")[1]  # type: ignore[union-attr]
     monitored = shown.stdout.split("tier  model")[1]
@@ -261,17 +260,17 @@ def test_monitor_follows_a_real_run_to_its_end(site: Site, monkeypatch: pytest.M
 def test_once_shows_a_run_that_goes_on_and_one_that_is_over(play: Play) -> None:
     run = play()
     name = str(run.directory)
-    first = CliRunner().invoke(app, ["monitor", name, "--once"])
+    first = typed("monitor", name, "--once")
     assert first.exit_code == ExitCode.RUNNING and "look 1 is not complete yet: 0 trials" in first.stdout
     while not run.step(20):
         pass
-    later = CliRunner().invoke(app, ["monitor", name, "--once"])
+    later = typed("monitor", name, "--once")
     assert later.exit_code == ExitCode.RUNNING
     assert "played · look 1" in later.stdout and "tier  model" in later.stdout and "Finished" not in later.stdout
-    record = CliRunner().invoke(app, ["monitor", name, "--once", "--display", "json"])
+    record = typed("monitor", name, "--once", "--display", "json")
     assert [json.loads(line)["record"] for line in record.stdout.splitlines()] == ["opened", "event", "look"]
     run.finish()
-    over = CliRunner().invoke(app, ["monitor", name, "--once", "--display", "plain"])
+    over = typed("monitor", name, "--once", "--display", "plain")
     assert over.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "Finished" in over.stdout
 
 
@@ -293,26 +292,26 @@ def test_the_monitor_can_be_ended_and_the_run_goes_on(play: Play, number: signal
 def test_missing_runs_and_senseless_options_are_refused_clearly(
     tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    missing = CliRunner().invoke(app, ["monitor", str(tmp_path / "nothing"), "--once"])
+    missing = typed("monitor", tmp_path / "nothing", "--once")
     assert missing.exit_code == ExitCode.FAILED and "nothing does not exist" in missing.stderr
-    alone = CliRunner().invoke(app, ["monitor", str(tmp_path), "--port", "80"])
+    alone = typed("monitor", tmp_path, "--port", "80")
     assert alone.exit_code == ExitCode.CONFIGURATION and "need --web" in alone.stderr
-    both = CliRunner().invoke(app, ["monitor", str(tmp_path), "--web", "--once"])
+    both = typed("monitor", tmp_path, "--web", "--once")
     assert both.exit_code == ExitCode.CONFIGURATION and "cannot be used with --web" in both.stderr
     file = tmp_path / "file"
     file.touch()
-    named = CliRunner().invoke(app, ["monitor", str(file), "--web"])
+    named = typed("monitor", file, "--web")
     assert named.exit_code == ExitCode.FAILED and "is a file; name the folder of a run" in named.stderr
     play().close()
     for web in ((), ("--web",)):
-        folder = CliRunner().invoke(app, ["monitor", str(tmp_path / "runs"), *web])
+        folder = typed("monitor", tmp_path / "runs", *web)
         assert folder.exit_code == ExitCode.CONFIGURATION and "give one of them: played" in folder.stderr
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     monkeypatch.setattr(attaching.time, "sleep", lambda seconds: pytest.fail("there is nothing to wait for"))
     (foreign / "run.sqlite").write_bytes(b"not a database at all" * 100)
     for web in ((), ("--web",)):
-        other = CliRunner().invoke(app, ["monitor", str(foreign), *web])
+        other = typed("monitor", foreign, *web)
         assert other.exit_code == ExitCode.FAILED and "not an SQLite database" in other.stderr
 
 
@@ -323,15 +322,15 @@ def test_a_missing_run_is_reported_at_once(
     monkeypatch.setattr(attaching.time, "sleep", lambda seconds: pytest.fail("nobody asked to wait"))
     directory = play().directory
     slip = directory.with_name(directory.name + "x")
-    result = CliRunner().invoke(app, ["monitor", str(slip), *web])
+    result = typed("monitor", slip, *web)
     assert f"{slip} does not exist; did you mean {directory}?" in result.stderr
     missing = directory.with_name("something-else")
-    result = CliRunner().invoke(app, ["monitor", str(missing), *web])
+    result = typed("monitor", missing, *web)
     assert (
         result.exit_code == ExitCode.FAILED and f"the runs in {directory.parent} are {directory.name}" in result.stderr
     )
-    first = CliRunner().invoke(app, ["monitor", str(tmp_path / "none" / "a"), *web])
+    first = typed("monitor", tmp_path / "none" / "a", *web)
     assert first.exit_code == ExitCode.FAILED and " has no runs" in first.stderr
     monkeypatch.chdir(tmp_path)
-    without_runs = CliRunner().invoke(app, ["monitor", "absent", *web])
+    without_runs = typed("monitor", "absent", *web)
     assert "absent does not exist; this folder has no runs" in without_runs.stderr

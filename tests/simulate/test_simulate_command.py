@@ -11,12 +11,11 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from command_line import typed
 from patient_time import HANGS
 from thoroughness import first_of
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.cli.simulate import _world_from_config
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
@@ -88,7 +87,7 @@ def test_a_simulated_configuration_knows_its_own_questions_alone(tmp_path: Path,
     ],
 )
 def test_mistakes_are_reported_with_a_remedy(arguments: list[str], why: str) -> None:
-    result = CliRunner().invoke(app, ["simulate", *arguments])
+    result = typed("simulate", *arguments)
     assert result.exit_code == 2
     assert why in result.stderr
 
@@ -97,7 +96,7 @@ def test_a_port_that_is_taken_is_told() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        result = CliRunner().invoke(app, ["simulate", "--port", str(other.getsockname()[1])])
+        result = typed("simulate", "--port", other.getsockname()[1])
     assert result.exit_code == 2
     assert "give another --port" in result.stderr
 
@@ -105,5 +104,5 @@ def test_a_port_that_is_taken_is_told() -> None:
 def test_a_file_of_questions_is_not_simulated(tmp_path: Path) -> None:
     path = tmp_path / "questions.jsonl"
     path.write_text('{"id": 1, "prompt": "1 + 1?", "answer": "2"}\n')
-    result = CliRunner().invoke(app, ["simulate", str(path)])
+    result = typed("simulate", path)
     assert result.exit_code == ExitCode.CONFIGURATION and "is a file of questions" in result.output

@@ -11,12 +11,11 @@ import httpx2
 import numpy as np
 import orjson
 import pytest
+from command_line import typed
 from live_runs import small_world
 from patient_time import HANGS
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.cli import app
 from adaptive_eval.endpoints.load import ServerLoad, parse_load
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
@@ -357,5 +356,5 @@ def test_batch_habits_are_parsed_and_unknown_ones_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=why):
             parse_habits([text])
-    result = CliRunner().invoke(app, ["simulate", "coins", "--batch", "haste=1"])
+    result = typed("simulate", "coins", "--batch", "haste=1")
     assert result.exit_code == 2 and "unknown batch 'haste'" in result.stderr

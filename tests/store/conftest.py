@@ -29,3 +29,9 @@ def open_store(directory: Path) -> Iterator[OpenStore]:
     yield open_it
     for store in opened:
         store.close()
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> RunStore:
+    """The new run of this test."""
+    return open_store()

@@ -28,24 +28,24 @@ KEYS = {"run": "key", "models": "id", "questions": "id", "configurations": "id",
 KEYS |= {"reports": "look", "cells": "look", "sums": "seq"}
 
 
+NAMED = make_trial(number=1, logprobs=AnswerLogprobs(("B",), (-0.25,)))
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in which every table was written and every replaceable value was replaced."""
     directory = tmp_path_factory.mktemp("written") / "run"
-    named = make_trial(number=1, logprobs=AnswerLogprobs(("B",), (-0.25,)))
     with closing(RunStore.open(directory, HEADER)) as store:
         for elapsed in (1.0, 2.5):
-            rows = [
-                *enumerate([named._replace(state=RESERVED), LookTaken(0, {"order": [elapsed]})], store.last_seq + 1)
-            ]
+            records = [NAMED._replace(state=RESERVED), LookTaken(0, {"order": [elapsed]})]
+            rows = [*enumerate(records, store.last_seq + 1)]
             sums = PackedSums(store.last_seq, [b"sums"])
             report = StoredReport(0, store.last_seq, b"{}", [b"cells"], sums)
             held = {"small": {"seconds": elapsed}}
             store.commit(rows, elapsed=elapsed, held=held, report=lambda reader, report=report: report)
         charge = Charge(ChargeKind.LOST, "answer", SMALL, 2, Cost(10, 0.25, 1.5))
-        store.append(
-            named, make_trial(number=2, error="its grader has failed"), Note("noticed", LARGE, {"a": 1}), charge
-        )
+        failed, note = make_trial(number=2, error="its grader has failed"), Note("noticed", LARGE, {"a": 1})
+        store.append(NAMED, failed, note, charge)
         graded = make_trial(number=2)
         header = replace(HEADER, meaning={**HEADER.meaning, "grader": "choice"}, configuration={"grader": "choice"})
         changes = [("grader", "exact", "choice")]
@@ -53,6 +53,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.change_settings(replace(HEADER, models={**HEADER.models, "third": {}}), [])
         store.append(LookTaken(1, {"order": []}), Trial(LARGE, 0, 0, 0, RESERVED, Cost(100)))
     return directory
+
+
+@pytest.fixture
+def run(written: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(written, tmp_path / "run"))
 
 
 def test_what_was_written_and_replaced_is_intact(written: Path) -> None:
@@ -63,8 +69,7 @@ def test_what_was_written_and_replaced_is_intact(written: Path) -> None:
 
 
 @pytest.mark.parametrize(("table", "column"), COLUMNS)
-def test_every_changed_value_is_noticed(written: Path, tmp_path: Path, table: str, column: str) -> None:
-    run = shutil.copytree(written, tmp_path / "run")
+def test_every_changed_value_is_noticed(run: Path, table: str, column: str) -> None:
     with closing(sqlite3.connect(run / DATABASE_FILE)) as database, database:
         key = KEYS.get(table, "seq")
         last = f"(SELECT max({key}) FROM {table})"
@@ -77,9 +82,8 @@ def test_every_changed_value_is_noticed(written: Path, tmp_path: Path, table: st
             use()
 
 
-def test_each_damaged_row_is_named_and_all_others_are_read(written: Path, tmp_path: Path) -> None:
+def test_each_damaged_row_is_named_and_all_others_are_read(run: Path) -> None:
     """Text that is no longer valid Unicode counts as damage of its row."""
-    run = shutil.copytree(written, tmp_path / "run")
     with closing(sqlite3.connect(run / DATABASE_FILE)) as database, database:
         ((seq,),) = database.execute("SELECT seq FROM trials WHERE number = 2")
         database.execute("UPDATE trials SET replica = CAST(X'ff41' AS TEXT) WHERE number = 2")
@@ -88,13 +92,10 @@ def test_each_damaged_row_is_named_and_all_others_are_read(written: Path, tmp_pa
     named = {f"trials: the row {seq} is not what was written", "charges: the row 8 is not what was written"}
     assert (checked.trials, {*checked.damages}, checked.only_structure) == (2, named, False)
     with closing(LogReader.open(run)) as reader:
-        assert [trial for _, trial in reader.trials("number = 1")] == [
-            make_trial(number=1, logprobs=AnswerLogprobs(("B",), (-0.25,)))
-        ]
+        assert [trial for _, trial in reader.trials("number = 1")] == [NAMED]
 
 
-def test_a_damaged_index_is_distinguished_from_damaged_rows(written: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(written, tmp_path / "run")
+def test_a_damaged_index_is_distinguished_from_damaged_rows(run: Path) -> None:
     with closing(sqlite3.connect(run / DATABASE_FILE)) as database:
         ((page,),) = database.execute("SELECT rootpage FROM sqlite_master WHERE name LIKE 'sqlite_autoindex_trials%'")
         ((size,),) = database.execute("PRAGMA page_size")

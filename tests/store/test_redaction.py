@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from two_by_two import HEADER, make_trial
+from two_by_two import HEADER, SIGNALS, make_trial
 
 from adaptive_eval.core.types import Cause
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
@@ -44,19 +44,10 @@ def test_extracted_text_stays_if_the_stored_answer_contains_it() -> None:
 @pytest.mark.parametrize(
     ("trial", "grade"),
     [
-        (
-            {"text": f"the answer is {KEY}", "extracted": "1b2c3d4"},
-            GradeDetails({"correct": True, "distance": 0.5, "kind": "***"}, "***"),
-        ),  # type: ignore[union-attr]
+        ({"text": f"it is {KEY}", "extracted": "1b2c3d4"}, GradeDetails(dict(SIGNALS) | {"kind": "***"}, "***")),
         # an Inspect scorer may quote another model
-        (
-            {"text": "42", "signals": {"why": f"it was sent {KEY}"}, "extracted": f"{KEY}!"},
-            GradeDetails({"why": "it was sent ***"}, "***!"),
-        ),
-        (
-            {"text": KEY, "error": f"the grader raised ValueError: {KEY[:18]}"},
-            GradeDetails(error="the grader raised ValueError: ***"),
-        ),
+        ({"text": "42", "signals": {"why": KEY}, "extracted": f"{KEY}!"}, GradeDetails({"why": "***"}, "***!")),
+        ({"text": KEY, "error": f"it raised ValueError: {KEY[:18]}"}, GradeDetails(error="it raised ValueError: ***")),
     ],
 )
 def test_a_grade_is_stored_without_a_piece_of_the_key(trial: dict[str, Any], grade: GradeDetails) -> None:
@@ -95,14 +86,11 @@ def test_no_text_of_a_note_keeps_a_key(event: Event) -> None:
     assert redact_note(clean, KEYS, NUMBERS) == clean
 
 
-def test_names_stay_even_if_a_key_begins_like_them() -> None:
+def test_names_stay_even_if_a_key_begins_like_them_and_what_has_the_form_of_a_key_goes() -> None:
     note = Note("noticed", 0, {"models": ["local-7b"], "text": "its key local-7b-key-12 was refused"})
     clean = redact_note(note, Redactor(["local-7b-key-12"]), {"local-7b"})
     assert clean.body == {"models": ["local-7b"], "text": "its key *** was refused"}
-
-
-def test_what_has_the_form_of_a_key_is_removed_from_notes_though_nobody_knows_it() -> None:
-    note = Note("noticed", 0, {"text": "http://me:hunter2@host/v1 and sk-abcdefgh12345678abcd"})
+    note = Note("noticed", 0, {"text": "http://me:hunter2@host/v1 and sk-abcdefgh12345678abcd"})  # which nobody knows
     assert redact_note(note, EMPTY_REDACTOR, {}).body == {"text": "http://***@host/v1 and ***"}
 
 

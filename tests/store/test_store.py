@@ -5,9 +5,10 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from two_by_two import HEADER, LARGE, Q1, Q2, SMALL, make_trial
 
 from adaptive_eval.base.errors import DamagedValue, RunLocked, StoreError, StoreFull
 from adaptive_eval.base.files import read_holder, require_plain
-from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import AnswerLogprobs, EarlierTimes, Signal
 from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind
 from adaptive_eval.machine.facts import facts_of
@@ -46,11 +47,10 @@ def without_texts(trial: Trial) -> Trial:
     return trial._replace(answer=None, grade=None, facts=facts_of(trial))
 
 
-def test_what_never_came_does_not_wait_for_a_grade(open_store: OpenStore, directory: Path) -> None:
+def test_what_never_came_does_not_wait_for_a_grade(store: RunStore, directory: Path) -> None:
     came, lost = make_trial(error="too long"), make_trial(LARGE, error="every attempt at it failed")
     assert lost.answer is not None
     missing = lost._replace(answer=replace(lost.answer, text="", signals=frozenset({"unanswered"})))
-    store = open_store()
     store.append(came, missing)
     store.close()
     with closing(LogReader.open(directory)) as reader:
@@ -58,7 +58,7 @@ def test_what_never_came_does_not_wait_for_a_grade(open_store: OpenStore, direct
         assert (reader.ungraded_count([SMALL]), reader.ungraded_count([LARGE])) == (1, 0)
 
 
-def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path) -> None:
+def test_everything_comes_back_as_it_was(store: RunStore, directory: Path) -> None:
     trials = [
         make_trial(logprobs=AnswerLogprobs(("B", " \0 é"), (-0.25, None))),
         make_trial(LARGE, Q2, 3),
@@ -68,7 +68,6 @@ def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path)
         Trial(LARGE, Q1, 0, 0, RESERVED, Cost(100, 0.5, 3.0)),
     ]
     look = LookTaken(4, {"order": ["small", "large"], "z": [1.25], "boundary": float("inf")})
-    store = open_store()
     store.append(*trials, look, NOTE, LOST)
     store.commit([], elapsed=12.5, held={"small": {"seconds": 1.0}})
     store.close()
@@ -80,17 +79,11 @@ def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path)
         assert reader.reserved() == {(LARGE, Q1, 0)}
         assert (reader.elapsed, reader.held()) == (12.5, {"small": {"seconds": 1.0}})
         assert reader.header() == HEADER
-        total = NO_COST
-        for trial in trials:
-            total = total.plus(trial.total)
-        assert reader.spent() == pytest.approx(total.plus(LOST.cost))
+        assert reader.spent() == pytest.approx(reduce(Cost.plus, (trial.total for trial in trials), LOST.cost))
 
 
-def test_a_store_that_is_read_in_batches_waits_for_a_lock_when_it_writes(
-    open_store: OpenStore, directory: Path
-) -> None:
+def test_a_store_that_is_read_in_batches_waits_for_a_lock_when_it_writes(store: RunStore, directory: Path) -> None:
     """A reader takes it for a moment, where it meets a commit that is half written."""
-    store = open_store()
     store.append(make_trial(), make_trial(LARGE))
     with closing(sqlite3.connect(directory / DATABASE_FILE, isolation_level=None, check_same_thread=False)) as other:
         for batch in store.reader.batches():
@@ -102,10 +95,7 @@ def test_a_store_that_is_read_in_batches_waits_for_a_lock_when_it_writes(
     assert [record for _, record in stored_log(store.reader)[2:]] == [LOST._replace(model=at) for at in (SMALL, LARGE)]
 
 
-def test_a_run_can_be_opened_while_its_writer_removes_the_log(
-    open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = open_store()
+def test_a_run_opens_as_its_log_is_removed(store: RunStore, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store.append(make_trial())
     log = directory / f"{DATABASE_FILE}-wal"
 
@@ -122,10 +112,7 @@ def test_a_run_can_be_opened_while_its_writer_removes_the_log(
 
 
 @pytest.mark.parametrize("forged", [{9: 1}, {-1: 1}, {SMALL: True}, {SMALL: -1}, {SMALL: 10**12}])
-def test_a_number_in_flight_that_no_run_has_written_is_damage(
-    open_store: OpenStore, directory: Path, forged: dict[int, int]
-) -> None:
-    store = open_store()
+def test_a_number_in_flight_that_cannot_be_is_damage(store: RunStore, directory: Path, forged: dict[int, int]) -> None:
     store.commit([], in_flight={SMALL: 2, LARGE: 0})
     assert store.reader.in_flight() == {SMALL: 2, LARGE: 0}
     store.commit([], in_flight=forged)
@@ -136,10 +123,7 @@ def test_a_number_in_flight_that_no_run_has_written_is_damage(
 @pytest.mark.parametrize(
     "forged", [make_trial(9), make_trial(question=9), LOST._replace(model=9), NOTE._replace(model=9)]
 )
-def test_a_row_of_no_model_or_question_of_the_run_is_damage(
-    open_store: OpenStore, directory: Path, forged: Record
-) -> None:
-    store = open_store()
+def test_a_row_of_no_model_or_question_of_the_run_is_damage(store: RunStore, directory: Path, forged: Record) -> None:
     store.append(make_trial(), LOST._replace(model=NO_MODEL), NOTE._replace(model=None))
     assert not Integrity.check(directory).damages
     store.append(forged)
@@ -148,14 +132,13 @@ def test_a_row_of_no_model_or_question_of_the_run_is_damage(
         pass
 
 
-def test_reading_without_texts_keeps_what_is_known_of_them(open_store: OpenStore) -> None:
+def test_reading_without_texts_keeps_what_is_known_of_them(store: RunStore) -> None:
     texts = ["", "B", "é" * 200, "x" * 512, "x" * 513, "x" * 5000, "x" * 5000]
     trials = [
         make_trial(number=number, text=text, signals={"is_correct": number % 2 == 0, "has_answer": True, "score": 0.5})
         for number, text in enumerate(texts)
     ]
     trials += [make_trial(number=8, signals={"is_correct": "yes"}), make_trial(number=9, text="", reasoning=None)]
-    store = open_store()
     store.append(*trials)
     facts = [trial.facts for _, trial in stored_log(store.reader) if isinstance(trial, Trial)]
     assert facts == [facts_of(trial) for trial in trials] and None not in facts
@@ -163,8 +146,8 @@ def test_reading_without_texts_keeps_what_is_known_of_them(open_store: OpenStore
     assert digests[5] == digests[6] and len({*digests}) == len(digests) - 1 and digests[-1] is None
 
 
-def test_a_trial_has_only_its_newest_row(open_store: OpenStore) -> None:
-    store, answered = open_store(), make_trial(logprobs=AnswerLogprobs(("B",), (-0.25,)))
+def test_a_trial_has_only_its_newest_row(store: RunStore) -> None:
+    answered = make_trial(logprobs=AnswerLogprobs(("B",), (-0.25,)))
     store.append(answered._replace(state=RESERVED, answer=None, grade=None, category=None))
     store.append(answered)
     assert [*store.reader.trials()] == [(2, answered)]
@@ -174,36 +157,27 @@ def test_a_trial_has_only_its_newest_row(open_store: OpenStore) -> None:
     assert [*store.reader.trials()] == [(6, make_trial())], "its number comes again, and is another answer's"
 
 
-def test_the_times_of_answers_are_those_of_each_model_without_time_outs(open_store: OpenStore) -> None:
+def test_the_times_of_answers_are_those_of_each_model_without_time_outs(store: RunStore) -> None:
     def answered(number: int, seconds: float, ttft: float | None, *signals: Signal) -> Trial:
         trial = make_trial(number=number)
         assert trial.answer is not None
-        return trial._replace(
-            answer=replace(trial.answer, latency=seconds, ttft=ttft, signals=frozenset(signals)), seconds=seconds
-        )
+        answer = replace(trial.answer, latency=seconds, ttft=ttft, signals=frozenset(signals))
+        return trial._replace(answer=answer, seconds=seconds)
 
-    store = open_store()
     assert store.reader.answer_times() == {}
     store.append(answered(0, 3.0, 0.5), answered(1, 1.0, None), answered(2, 600.0, 90.0, "timed_out"))
     store.append(make_trial(LARGE)._replace(state=RESERVED, answer=None, grade=None, category=None))
     assert store.reader.answer_times() == {"small": EarlierTimes(2, 3.0, 1, 0.5)}
 
 
-def test_a_commit_is_all_or_nothing(open_store: OpenStore) -> None:
-    store = open_store()
+def test_a_commit_is_all_or_nothing(store: RunStore) -> None:
     store.append(make_trial())
     with pytest.raises(StoreError, match="record 1 already exists"):
         store.commit([(2, make_trial(number=1)), (3, LOST), (1, make_trial(number=2))])
     assert [*store.reader.trials()] == [(1, make_trial())] and store.last_seq == 1
-    store.append(make_trial(number=1))
-    assert [seq for seq, _ in store.reader.trials()] == [1, 2]
-
-
-def test_rows_are_written_even_if_their_report_cannot_be_made(open_store: OpenStore) -> None:
-    store = open_store()
-    with pytest.raises(ZeroDivisionError):
-        store.commit([(1, make_trial())], report=lambda log: 1 // 0)  # type: ignore[arg-type,return-value]
-    assert [*store.reader.trials()] == [(1, make_trial())] and store.last_seq == 1
+    with pytest.raises(ZeroDivisionError):  # rows are written even if their report cannot be made
+        store.commit([(2, make_trial(number=1))], report=lambda log: 1 // 0)  # type: ignore[arg-type,return-value]
+    assert [seq for seq, _ in store.reader.trials()] == [1, 2] and store.last_seq == 2
 
 
 def test_looks_say_under_which_configuration_they_were_taken(open_store: OpenStore) -> None:
@@ -224,31 +198,24 @@ def test_looks_say_under_which_configuration_they_were_taken(open_store: OpenSto
     assert note.body == {"configuration": 1, "changes": changes, "trials": 1, "looks": 1, "has_looked": True}
 
 
+IMPOSSIBLE: list[dict[str, object]] = [
+    *({}, {"looks": 1}, {"has_looked": True}, {"looks": 1, "has_looked": 1}),
+    *({"looks": number, "has_looked": True} for number in (1.0, -1, 3)),
+]
+
+
 @pytest.mark.parametrize(
-    ("seq", "body"),
-    [
-        (3, {}),
-        (3, {"looks": 1}),
-        (3, {"has_looked": True}),
-        (3, {"looks": 1.0, "has_looked": True}),
-        (3, {"looks": 1, "has_looked": 1}),
-        (3, {"looks": -1, "has_looked": True}),
-        (3, {"looks": 3, "has_looked": True}),
-        (2**40, {"looks": 10**9, "has_looked": True}),
-    ],
+    ("seq", "body"), [*((3, body) for body in IMPOSSIBLE), (2**40, {"looks": 10**9, "has_looked": True})]
 )
-def test_a_change_of_settings_with_looks_that_no_run_has_taken_is_damage(
-    open_store: OpenStore, seq: int, body: dict[str, object]
-) -> None:
-    store = open_store()
+def test_settings_changed_at_impossible_looks_are_damage(store: RunStore, seq: int, body: dict[str, object]) -> None:
     store.append(make_trial(), LookTaken(0, {"z": 1.5}))
     store.commit([(seq, Note(SETTINGS, None, {"configuration": 1, "changes": [], **body}))])
     with pytest.raises(DamagedValue, match="a stored number is of type|does not say which looks"):
         store.reader.settings_ends()
 
 
-def test_a_regrade_replaces_grades_in_their_places_all_or_none(open_store: OpenStore) -> None:
-    store, failed = open_store(), make_trial(number=1, error="timed out")
+def test_a_regrade_replaces_grades_in_their_places_all_or_none(store: RunStore) -> None:
+    failed = make_trial(number=1, error="timed out")
     store.append(make_trial(), failed)
     store.append(LookTaken(0, {}), make_trial(number=2))
     better = make_trial(number=1)._replace(answer=failed.answer)
@@ -271,19 +238,15 @@ def test_a_regrade_replaces_grades_in_their_places_all_or_none(open_store: OpenS
     assert commits == [[1, 2], [4], [5, 7]], "an answer with another grade counts as committed when it was"
 
 
-def test_hostile_texts_are_stored_as_they_are(open_store: OpenStore) -> None:
+def test_hostile_texts_are_stored_as_they_are(store: RunStore) -> None:
     texts = ["nul \0 inside", "lone surrogate \ud800", "\x1b[2J", "", "long \ud800 " * 2000, "'; DROP TABLE trials; --"]
-    store = open_store()
     store.append(*(make_trial(number=at, text=text, extracted=text) for at, text in enumerate(texts)))
     trials = stored_trials(store.reader)
     assert [trial.answer and trial.answer.text for trial in trials] == texts
     assert trials[1].grade == GradeDetails(make_trial().grade.signals, "lone surrogate ?")  # type: ignore[union-attr]
 
 
-def test_a_reader_sees_commits_but_everything_as_it_is_at_one_moment_if_it_asks_for_that(
-    open_store: OpenStore, directory: Path
-) -> None:
-    store = open_store()
+def test_a_reader_sees_commits_or_on_request_everything_as_of_one_moment(store: RunStore, directory: Path) -> None:
     with closing(RunReader.open(directory)) as reader:
         assert reader.trial_count() == 0
         store.append(make_trial())
@@ -304,24 +267,18 @@ def test_a_second_writer_is_refused_and_told_who_has_the_run(open_store: OpenSto
     open_store()
 
 
-def test_a_wrong_clock_damages_nothing(open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.time", lambda: -1.2e9)  # 1931
-    store = open_store()
-    store.append(make_trial())
-    assert Integrity.check(directory).damages == () and store.reader.created == -1.2e9
-
-
-def test_commit_order_is_kept_whatever_clocks_say(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commits are distinguished by their times, and another machine may continue a run."""
-    for at, clock in enumerate((1e9, 1e9 - 86_400.0, 1e9 - 3_600.0)):
+def test_any_clock_keeps_commit_order(open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits are distinguished by their times, and another machine may continue a run; one begins in 1931."""
+    for at, clock in enumerate((-1.2e9, 1e9, 1e9 - 86_400.0, 1e9 - 3_600.0)):
         monkeypatch.setattr(time, "time", lambda clock=clock: clock)
         store = open_store()
         store.append(make_trial(number=2 * at), NOTE)
         store.append(make_trial(number=2 * at + 1), NOTE)
         times = [noted for noted, _ in store.reader.timed_notes()]
         assert times == sorted({*times}) and len([*store.reader.log(in_whole_commits=True)]) == 2 * at + 2
+        assert store.reader.created == -1.2e9
         store.close()
-    assert 0.0 < times[-1] - 1e9 < 0.01
+    assert 0.0 < times[-1] - 1e9 < 0.01 and Integrity.check(directory).damages == ()
 
 
 def test_a_full_disk_keeps_what_was_committed(open_store: OpenStore) -> None:
@@ -337,14 +294,6 @@ def test_a_full_disk_keeps_what_was_committed(open_store: OpenStore) -> None:
     store = open_store()
     store.append(second)
     assert stored_trials(store.reader) == [make_trial(), second]
-
-
-def test_a_run_that_is_removed_meanwhile_is_missed_at_the_next_commit(open_store: OpenStore, directory: Path) -> None:
-    store = open_store()
-    store.append(make_trial())
-    (directory / DATABASE_FILE).unlink()
-    with pytest.raises(StoreError, match="was removed or replaced during the run"):
-        store.append(make_trial(number=1))
 
 
 @pytest.mark.parametrize("content", [b"no database, but as long as one" * 200, b"SQLite format 3\0" * 300])
@@ -379,16 +328,6 @@ def test_another_format_is_refused(open_store: OpenStore, directory: Path) -> No
     assert (directory / "lock").read_bytes() == lock
 
 
-def test_a_start_that_died_before_its_first_commit_begins_anew(directory: Path, open_store: OpenStore) -> None:
-    directory.mkdir(parents=True)
-    (directory / DATABASE_FILE).touch()
-    with pytest.raises(
-        StoreError, match="has no run: it was started, but nothing is stored; run the same command again"
-    ):
-        RunStore.attach(directory)
-    assert open_store().reader.header() == HEADER
-
-
 def test_an_emptied_database_is_not_begun_over(directory: Path, open_store: OpenStore) -> None:
     """As after a power failure: starting over would silently ask and pay for everything again."""
     open_store().close()
@@ -406,18 +345,19 @@ def test_an_emptied_database_is_not_begun_over(directory: Path, open_store: Open
 
 
 def test_a_directory_without_a_run_says_so(tmp_path: Path) -> None:
-    uses: Iterable[Callable[[Path], object]] = (LogReader.open, RunStore.attach)
-    for use in uses:
+    for use in (LogReader.open, RunStore.attach):
         with pytest.raises(StoreError, match=r"has no run: there is no run\.sqlite in it"):
             use(tmp_path)
         with pytest.raises(StoreError, match="nowhere does not exist; .* has no runs"):
             use(tmp_path / "nowhere")
+    (tmp_path / DATABASE_FILE).touch()  # of a start that died before its first commit
+    with pytest.raises(StoreError, match="has no run: it was started, but nothing is stored; run the same command a"):
+        RunStore.attach(tmp_path)
+    with closing(RunStore.open(tmp_path, HEADER)) as store:
+        assert store.reader.header() == HEADER
 
 
-def test_the_database_is_complete_in_one_file_despite_a_reader(
-    open_store: OpenStore, directory: Path, tmp_path: Path
-) -> None:
-    store = open_store()
+def test_the_database_is_whole_in_one_file_despite_a_reader(store: RunStore, directory: Path, tmp_path: Path) -> None:
     store.append(*(make_trial(number=number) for number in range(5)))
     watching = LogReader.open(directory)
     assert len(stored_trials(watching)) == 5
@@ -430,10 +370,7 @@ def test_the_database_is_complete_in_one_file_despite_a_reader(
     watching.close()
 
 
-def test_a_run_is_read_where_nothing_can_be_written(
-    open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = open_store()
+def test_a_run_is_read_on_a_read_only_disk(store: RunStore, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store.append(make_trial())
     store.close()
     before = {path.name for path in directory.iterdir()}

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -68,10 +69,6 @@ class StoredDisk(Disk):
         assert all(trial.answer is not None for _, trial in ungraded)
         return ungraded
 
-    @property
-    def sums(self) -> tuple[int, int]:
-        return super().sums
-
 
 def _plain(row: Row) -> object:
     """A row without the parts that are not read back."""
@@ -90,9 +87,8 @@ def stored_life(seed: int, directory: Path) -> None:
     stored = {look.number: look.body for look in disk.store.reader.looks()}
     assert stored == {number: body for number, (_, _, body) in disk.looks.items()}
     disk.store.close()
-    reader = LogReader.open(directory)
-    answers = [trial for _, trial in reader.trials("state <> 'reserved'")]
-    reader.close()
+    with closing(LogReader.open(directory)) as reader:
+        answers = [trial for _, trial in reader.trials("state <> 'reserved'")]
     assert all(trial.answer is not None and trial.answer.text == answer_text(seed, trial.key) for trial in answers)
     checked = Integrity.check(directory)
     assert not checked.damages and checked.looks == len(stored) and checked.trials == len(answers)
