@@ -8,6 +8,7 @@ from contextlib import suppress
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.exchange.log_files import LogError
 from adaptive_eval.exchange.samples import NO_ANSWER, Record
+from adaptive_eval.graders.asked import USAGE_SIGNALS
 from adaptive_eval.graders.pool import Grading, grade_or_error
 from adaptive_eval.graders.rubric import LOGGED, Rubric, apply_rubric
 from adaptive_eval.graders.types import SignalValue, answer_facts, score_signals
@@ -62,9 +63,10 @@ class RecordGrader:
         if record.answer is None or not record.has_text or (self._declared and has_category):
             return self._logged_trial(record)
         grade = await grade_or_error(pool.grade, record.answer, question)
+        judged = {name: record.signals[name] for name in USAGE_SIGNALS if name in record.signals}  # paid in any case
         if isinstance(grade, GraderError):
-            return _trial(record, None, {}, None, str(grade))
-        return _trial(record, grade.category, grade.signals, grade.extracted, None)
+            return _trial(record, None, judged, None, str(grade))
+        return _trial(record, grade.category, {**grade.signals, **judged}, grade.extracted, None)
 
     def _logged_trial(self, record: Record) -> TrialRecord:
         """The trial with the grade that its log gives."""

@@ -348,6 +348,7 @@ def one_graded() -> Iterator[TrialRecord]:
 def test_grades_of_a_judge_keep_their_cost_and_their_doubt(tmp_path: Path) -> None:
     used = {"judge_prompt_tokens": 8.0, "judge_completion_tokens": 2.0, "judge_usd": 0.15, "judge_gpu_seconds": 0.0}
     judged = [replace(record, signals={**record.signals, **used}) for record in one_graded()]
+    judged[0] = replace(judged[0], category=None, signals=used, grader_error="the judge gave no verdict")
     judge = {"kind": "judge", "server": {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}}
     run = make_run(tmp_path, judged, grader=judge)
     table = export(run, "jsonl").path
@@ -358,7 +359,10 @@ def test_grades_of_a_judge_keep_their_cost_and_their_doubt(tmp_path: Path) -> No
     assert "errors of the judge come on top" in done.output
     assert results.cost.usd == pytest.approx(12 * 0.25)
     for row in results.models:
-        assert row.grading is not None and row.grading.usd == pytest.approx(6 * 0.15)
+        assert row.grading is not None
+        in_vain = 0.0 if row.grading.in_vain is None else row.grading.in_vain.usd
+        assert row.grading.usd + in_vain == pytest.approx(6 * 0.15)
+        assert in_vain == pytest.approx(0.15 if row.name == judged[0].model else 0.0), "a failed verdict stays paid"
         assert row.usd_per_answer == pytest.approx(0.1)
 
 

@@ -27,7 +27,7 @@ from adaptive_eval.endpoints import connection
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.graders.asked import GraderSampling, GraderServer
+from adaptive_eval.graders.asked import GraderSampling, GraderServer, cost_in_signals
 from adaptive_eval.graders.asking import AskingPool
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -93,6 +93,7 @@ def test_a_missing_verdict_is_no_grade_and_is_requested_again(site: Site, fair_u
         grading = grading_is_told(site)
         in_vain = grading.in_vain
         assert in_vain is not None and in_vain.verdicts == len(failed)
+        assert sum(cost_in_signals(trial.signals, trial.cost).tokens for trial in failed) == in_vain.tokens
         assert " of it for the grades of " in dict(further_costs(grading, ()))["grading"]
     config = site.write(**settings(fair_url))  # another address of the judge changes no meaning
     assert site.run(config).exit_code in ENDED
