@@ -15,6 +15,7 @@ from adaptive_eval.base.errors import ExitCode, first_line, stop_in_words
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.first_round import UNITS, cap_key, cap_unit, smallest_cap
+from adaptive_eval.config.planning import GUESSED_START_SECONDS, ending_gpu_seconds
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind
@@ -29,6 +30,7 @@ from adaptive_eval.notes import (
     RunFinished,
     RunResumed,
     RunStopped,
+    ServerLaunched,
     ServersNoticed,
     TrialsImported,
     TrialsRegraded,
@@ -67,6 +69,17 @@ def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
     return FatalError(last.reason or last.error, exit_code)
 
 
+class Restart(NamedTuple):
+    """What the next start of a run pays for its servers, besides answers."""
+
+    seconds: float = 0.0
+    """Until all are ready."""
+    gpu_seconds: float = 0.0
+    """The same, times their GPUs."""
+    ending_gpu_seconds: float = 0.0
+    """What a cap keeps back for their end."""
+
+
 class End(NamedTuple):
     """How a run has ended: what the headline says, and the exit code."""
 
@@ -96,6 +109,7 @@ class Ending:
     """Its limits, by key of `budget`."""
     short_caps: Mapping[str, float] = field(default_factory=dict)
     """Those of them that do not cover what comes next, with the values that would."""
+    restart: Restart = Restart()
     asked: bool = True
     """Its last start has stored an answer."""
     imported: bool = False
@@ -250,6 +264,7 @@ def find_ending(
         unsure=AnswerKind(unsure_grades(open_rubric(decisions.rubric), in_gate=decisions.objective.gate).kinds),
         caps=decisions.budget.caps,
         short_caps=_short_caps(events),
+        restart=_restart(decisions, all_events) if isinstance(decisions, RunConfig) else Restart(),
         imported=_is_imported_alone(events),
         counted=tuple(dict.fromkeys(event.run for event in counted_runs(all_events))),
         lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
@@ -259,6 +274,14 @@ def find_ending(
         arguments=find_arguments(all_events),
         overrides=next((event.overrides or {} for event in reversed(all_events) if isinstance(event, RunBegun)), {}),
     )
+
+
+def _restart(config: RunConfig, events: Sequence[Event]) -> Restart:
+    took = {event.model: event.seconds for event in events_of_kind(events, ServerLaunched)}
+    starts = [config.models[number] for number in config.launched]
+    seconds = [took.get(model.name, GUESSED_START_SECONDS) for model in starts]
+    gpu_seconds = sum(each * (model.gpus or 0.0) for each, model in zip(seconds, starts, strict=True))
+    return Restart(max(seconds, default=0.0), gpu_seconds, ending_gpu_seconds(config.models, config.serving_groups))
 
 
 def _has_dropped_answers(events: Sequence[Event]) -> bool:

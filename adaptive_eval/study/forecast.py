@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
-from adaptive_eval.config.planning import RunFacts
+from adaptive_eval.config.planning import GUESSED_START_SECONDS, RunFacts
 from adaptive_eval.config.prepare import PreparedRun, stored_setup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Budget, Plan
@@ -42,8 +42,6 @@ from adaptive_eval.study.types import Forecast
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 from scorio.moments import FloatArray, IntArray
 
-GUESSED_START_SECONDS = 120.0
-"""Seconds until a model's server is ready, or the next model's at a place that models share."""
 GUESSED_WAKE_SECONDS = 5.0
 """The same if the next model sleeps at that place."""
 
