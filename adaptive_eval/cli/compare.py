@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.cli.shared import TextFile, TextKind, report_errors, write_document
 from adaptive_eval.report.stored import RunCounts, read_counts
 from adaptive_eval.report.view import RunView, read_view
@@ -62,4 +63,6 @@ def _require_comparable(a: RunView, b: RunView, runs: str) -> None:
 
 
 def _rubric(view: RunView) -> str:
-    return ", ".join(f"{name} {weight:g}" for name, weight in zip(view.categories, view.weights, strict=True))
+    return ", ".join(
+        f"{name} {plain_number(weight)}" for name, weight in zip(view.categories, view.weights, strict=True)
+    )

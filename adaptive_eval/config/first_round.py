@@ -6,6 +6,7 @@ from collections.abc import Container, Iterator, Sequence
 import numpy as np
 
 from adaptive_eval.base.lists import first_few
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.config.planning import asked_first, bounded_costs, ending_gpu_seconds
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
@@ -47,8 +48,8 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
     ending = ending_gpu_seconds(config.models, config.serving_groups) / 3600.0
     if (gpu_hours := config.budget.gpu_hours) is not None and config.launched and gpu_hours <= ending:
         yield (
-            f"{NO_TIME}: it is {gpu_hours:,.6g}, and {ending:,.3f} are kept back. Set budget.gpu_hours to more than "
-            "that, and what it takes to start the servers and to answer"
+            f"{NO_TIME}: it is {plain_number(gpu_hours)}, and {ending:,.3f} are kept back. Set budget.gpu_hours to "
+            "more than that, and what it takes to start the servers and to answer"
         )
     opening, worst = asked_first(plan), bounded_costs(plan)
     trials, of_one_each = opening.sum(axis=1), np.minimum(opening, 1).sum(axis=1) @ worst
@@ -74,7 +75,7 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
             one_each = f"one answer per model may cost up to {minimum_value:,.{decimals}f} {words}"
             cost = f"{one_each}, and the first round up to {full_value:,.{decimals}f}"
         yield (
-            f"{follows}: {cost}, but budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
+            f"{follows}: {cost}, but budget.{key} is {plain_number(cap / unit)}. Set budget.{key} to "
             f"{larger} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
         )
 
@@ -108,8 +109,8 @@ def unpaid_models(prepared: PreparedRun, joining: Container[str], used: Sequence
                 enough = spent + wanted if name == "trials" else needed
                 yield (
                     f"no answers of {model} will be requested, since the budget does not cover its first round: "
-                    f"budget.{key} is {cap / unit:,.6g}, of which {spent / unit:,.6g} are used. Set it to "
-                    f"{smallest_cap(name, enough):,.{decimals}f} or more"
+                    f"budget.{key} is {plain_number(cap / unit)}, of which {plain_number(spent / unit)} are used. Set "
+                    f"it to {smallest_cap(name, enough):,.{decimals}f} or more"
                 )
         covered += trials[number] * is_covered
 

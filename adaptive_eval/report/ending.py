@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from adaptive_eval.base.errors import ExitCode, first_line, stop_in_words
 from adaptive_eval.base.lists import first_few
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.first_round import UNITS, cap_key, cap_unit, smallest_cap
 from adaptive_eval.config.planning import GUESSED_START_SECONDS, ending_gpu_seconds
@@ -225,7 +226,8 @@ class Ending:
             hint = "" if self.short_caps else " adaptive-eval validate shows the budget it needs."
             return f"{begin}: the budget does not cover the first round.{hint}"
         totals = [
-            f"what comes next may take it to {total:,.15g} {cap_unit(key)}, but budget.{key} is {cap:,.15g}"
+            f"what comes next may take it to {plain_number(total, 15)} {cap_unit(key)}, but budget.{key} is "
+            f"{plain_number(cap, 15)}"
             for key, total in self.short_caps.items()
             for cap in [self.caps.get(key, 0.0)]
         ]

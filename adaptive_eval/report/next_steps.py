@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.lists import first_few
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason
 from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
@@ -128,7 +129,8 @@ def _of_a_new_run(words: list[str], overrides: Mapping[str, str]) -> list[str]:
 
 
 def _typed(key: str, value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.15g}{'s' if key == 'budget.wall_time' else ''}"
+    unit = "s" if key == "budget.wall_time" else ""
+    return value if isinstance(value, str) else f"{plain_number(value, 15, grouped=False)}{unit}"
 
 
 def _regrade(ending: Ending, change: str) -> Advice:
