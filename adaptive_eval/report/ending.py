@@ -37,6 +37,7 @@ from adaptive_eval.notes import (
     TrialsRegraded,
     events_of_kind,
     events_since_start,
+    newest_command,
     newest_turn,
 )
 from adaptive_eval.notes.beginnings import counted_runs
@@ -274,7 +275,7 @@ def find_ending(
         asked=_has_dropped_answers(events)
         or not any(event.trials == stored for event in events_of_kind(events, RunResumed)),
         arguments=find_arguments(all_events),
-        overrides=next((event.overrides or {} for event in reversed(all_events) if isinstance(event, RunBegun)), {}),
+        overrides={} if (command := newest_command(all_events)) is None else command.overrides or {},
     )
 
 
