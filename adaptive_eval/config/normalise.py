@@ -152,9 +152,17 @@ def complete_settings(document: Document, name: str) -> None:
     has_servers = any(
         model.get("command") is None and model.get("recorded") is None for _, model in document.entries("models")
     )
+    if (
+        tree.get("sampling")
+        and not has_servers
+        and any(model.get("command") for _, model in document.entries("models"))
+    ):
+        document.refuse(("sampling",), "has no effect on commands", "remove it")
     for path, model in document.entries("models"):
         for section in INHERITED:
             general, settings = tree.get(section), model.get(section)
+            if section == "sampling" and model.get("command") is not None:
+                continue  # that of the run is for servers
             if section == "concurrency" and model.get("command") is not None:
                 general = _limits_of_command({} if general is None else general, has_servers=has_servers)
             if isinstance(general, dict):
