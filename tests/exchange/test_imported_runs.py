@@ -223,7 +223,11 @@ def test_it_goes_on_with_the_configuration_beside_it(
 def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(site: Site, full_run: FullRun) -> None:
     run, config = site.directory(), site.write(trials={"min": 3, "max": 4})
     held = [row for row in full_run.of(4) if row["model"] != "cyd" or row["question"] != "q3"]
-    assert imported(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config).exit_code == 0
+    done = imported(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config)
+    assert done.exit_code == 0 and f"\nfor more  adaptive-eval run {config}" in done.stdout
+    log = lines(site.folder / "whole.jsonl", full_run.of(4))
+    whole = imported(log, "--to", site.folder / "whole", "--config", config)
+    assert whole.exit_code == 0 and "for more" not in whole.stdout, "it has all that it would ask for"
     results = json.loads((run / "results.json").read_text())
     aside = {row["name"]: row["set_aside"] for row in results["models"]}
     assert aside.pop("cyd") == "trials for the first look are missing"
