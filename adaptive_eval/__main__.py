@@ -4,6 +4,7 @@ Stopping it while modules are still being loaded gives the same message as stopp
 """
 
 import gc
+import os
 import signal
 import sys
 import warnings
@@ -34,8 +35,24 @@ def main() -> None:
         if end.code == TYPER_STOPPED:
             _stopped()
         raise
+    except OSError as error:
+        if error.filename is not None or not _is_output_lost():
+            raise
+        print(f"error: standard output cannot be written: {error.strerror}", file=sys.stderr)
+        raise SystemExit(ExitCode.FAILED) from None
     finally:
         exec("")  # Python ends by a signal, whatever the exit code, if Ctrl-C interrupted code made of a text
+
+
+def _is_output_lost() -> bool:
+    """Whether standard output cannot be written; if so, what is left of it goes nowhere."""
+    try:
+        sys.stdout.flush()
+        os.write(sys.stdout.fileno(), b"\n")  # an unbuffered stream has nothing left to flush
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _note(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:

@@ -1,6 +1,6 @@
 """The exceptions of `adaptive-eval`, and the exit codes of the command line."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 
@@ -90,10 +90,12 @@ class PartialCredit(GraderError):
 class JudgeFailed(GraderError):
     """A judge gave no verdict, or did not reply."""
 
-    def __init__(self, reason: str, cost: object = None) -> None:
+    def __init__(self, reason: str, cost: object = None, usage: Mapping[str, bool | float | str] | None = None) -> None:
         super().__init__(reason)
         self.cost = cost
         """The cost of the failed requests (`core.types.Cost`)."""
+        self.usage = usage or {}
+        """The same as signals, which stay with the answer in exports."""
 
 
 class Alarmed(AdaptiveEvalError):

@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.cli.shared import TextFile, TextKind, report_errors, write_document
+from adaptive_eval.report.shared_answers import shared_answers
 from adaptive_eval.report.stored import RunCounts, read_counts
 from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.changes import diff_runs
@@ -32,7 +34,7 @@ def compare(
         if a.name == b.name or (a.name, b.name) != (run_a.resolve().name, run_b.resolve().name):
             a, b = replace(a, name=str(run_a)), replace(b, name=str(run_b))
         counts_a, counts_b = _scored_answers(run_a), _scored_answers(run_b)
-        diff = diff_runs(a, counts_a, b, counts_b)
+        diff = diff_runs(a, counts_a, b, counts_b, shared_answers(run_a, run_b))
         document = {"format": FORMAT, "changes": diff.to_plain()}
         write_document(f"{a.name} → {b.name}", changes_blocks(diff, a.weights), document, kind, output)
 
@@ -62,4 +64,6 @@ def _require_comparable(a: RunView, b: RunView, runs: str) -> None:
 
 
 def _rubric(view: RunView) -> str:
-    return ", ".join(f"{name} {weight:g}" for name, weight in zip(view.categories, view.weights, strict=True))
+    return ", ".join(
+        f"{name} {plain_number(weight)}" for name, weight in zip(view.categories, view.weights, strict=True)
+    )

@@ -9,6 +9,7 @@ import typer
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.lists import first_few
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.cli.shared import MAX_LINE
 from adaptive_eval.config.first_round import is_in_vain
 from adaptive_eval.config.planning import SAMPLE_MARGIN
@@ -153,10 +154,10 @@ def _answer_lines(tried: TriedAnswer, rubric: Rubric) -> Iterator[str]:
         yield f"no grade: {safe_line(str(tried.grade), 400)}"
         return
     category = tried.grade.category
-    graded_as = f"{safe_line(rubric.names[category])} ({rubric.weights[category]:g})"
+    graded_as = f"{safe_line(rubric.names[category])} ({plain_number(rubric.weights[category])})"
     score = tried.grade.signals.get("score")
     if isinstance(score, float) and tried.grade.extracted is None:
-        yield f"score {score:g}: {graded_as}"
+        yield f"score {plain_number(score)}: {graded_as}"
         return
     extracted = "nothing" if tried.grade.extracted is None else repr(safe_line(tried.grade.extracted, MAX_CHARACTERS))
     key = repr(safe_line(tried.question.answer, MAX_CHARACTERS))
@@ -192,10 +193,10 @@ def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     bench = plan.bench
     yield f"{config.name}: {run_in_words(prepared)}"
     categories = zip(prepared.rubric.names, bench.weights, strict=True)
-    yield f"rubric    {', '.join(f'{safe_line(name)} {weight:g}' for name, weight in categories)}"
+    yield f"rubric    {', '.join(f'{safe_line(name)} {plain_number(weight)}' for name, weight in categories)}"
     stopping = config.stopping
     delta = Scale.of(prepared.rubric.weights).points(stopping.delta)
-    yield f"stopping  {stopping.rule} at confidence {stopping.confidence:g}, delta {delta}"
+    yield f"stopping  {stopping.rule} at confidence {plain_number(stopping.confidence)}, delta {delta}"
     if (promised := promise_of(config)) is not None:
         yield f"promise   {promised}"
     yield f"policy    {config.trials.policy}"
@@ -229,6 +230,6 @@ def _maximum_costs(plan: Plan) -> Iterator[str]:
         if maximum < math.inf:
             yield dollars(maximum) if name == "usd" else f"{count(maximum)} {name}"
     if budget.gpu_seconds is not None:
-        yield f"{budget.gpu_seconds / 3600:g} GPU hours"
+        yield f"{plain_number(budget.gpu_seconds / 3600)} GPU hours"
     if budget.wall_seconds is not None:
         yield duration(budget.wall_seconds)

@@ -16,6 +16,8 @@ from adaptive_eval.exchange.detect import LOGS
 from adaptive_eval.exchange.importing import ImportResult, import_logs
 from adaptive_eval.graders.agreement import Agreement
 from adaptive_eval.report.lines import safe_line, several
+from adaptive_eval.report.needs import cost_to_go_on, ends_by_alarm
+from adaptive_eval.report.results import Results
 from adaptive_eval.report.warnings import repeats_warning
 from adaptive_eval.show.summary import untimed_findings
 
@@ -120,12 +122,20 @@ def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> It
         yield "no look yet: a model lacks trials of its first round, or the budget does not cover it; `run` goes on"
     if done.disagreement is not None:
         yield from _missing_grader_note(done, done.disagreement, config)
+    elif done.results is not None and _asks_no_more(done.results):
+        return
     elif config is not None:
         yield f"for more  {typed_command('run', config, None, '--run-dir', str(done.path))}"
     elif done.runnable and not finished:
         file = done.path / CONFIG_FILE
         command = typed_command("run", file, None, "--run-dir", str(done.path))
         yield f"for more  fill in the addresses in {file}, then: {command}"
+
+
+def _asks_no_more(results: Results) -> bool:
+    """Whether a start of the run would request nothing: models without their first trials get these."""
+    lacks_first_trials = any(row.set_aside is not None for row in results.models) and not ends_by_alarm(results)
+    return cost_to_go_on(results) is None and not lacks_first_trials
 
 
 def _missing_grader_note(done: ImportResult, disagreement: Agreement, config: Path | None) -> Iterator[str]:

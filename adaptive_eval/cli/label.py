@@ -86,7 +86,8 @@ def _import_labels(run: Path, source: Path) -> None:
     with open_run(run) as stored:
         grader, questions = stored.setup.config.grader, stored.setup.roster.questions
         require_useful_labels(grader, stored.rubric)
-        labels = parse_labels_file(source)
+        lines = parse_labels_file(source)
+        labels = dict(lines)
         require_levels(labels, grader, questions, source)
         known = labels_of_answers(labels, stored.reader)
     if missing := [at for at in labels if at not in known]:
@@ -96,7 +97,13 @@ def _import_labels(run: Path, source: Path) -> None:
         if not known:
             raise ConfigError(f"{source} has only {left_out}")
         typer.echo(f"left out: {left_out}")
+    if not labels:
+        typer.echo(f"{source} has no labels: none were added")
+        return
+    replaced = len(known.keys() & read_labels(run).keys()) + sum(at in known for at, _ in lines) - len(known)
     add_labels(run, known)
+    of_same = f"; {several(replaced, 'earlier label')} of the same answer{'s' * (replaced > 1)} replaced"
+    typer.echo(f"{several(len(known), 'label')} added{of_same if replaced else ''}")
 
 
 def _serve_page(session: LabelSession, port: int) -> None:

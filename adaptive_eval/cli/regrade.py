@@ -45,7 +45,7 @@ def regrade(
                 "prints with --print-config (and the new --grader), and give that file"
             )
         given = without_undone(overrides or [], run)
-        remembered, _ = remembered_settings(partial(load_config, config), overrides or [], run)
+        remembered, kept = remembered_settings(partial(load_config, config), overrides or [], run)
         shadowing = [setting for setting in remembered if setting.split("=")[0].split(".")[0] in GRADING]
         settings = load_config(config, [*remembered, *given])
         if shadowing and not _grades_alike(settings, config, given):
@@ -58,7 +58,7 @@ def regrade(
             typer.echo(remembered_note(remembered), err=True)
         command = typed_command("run", config, overrides, "--run-dir", str(run))
         arguments = tuple(shlex.split(command)[2:])
-        done = asyncio.run(regrade_run(run, settings, beyond_limits=beyond_limits, arguments=arguments))
+        done = asyncio.run(regrade_run(run, settings, beyond_limits=beyond_limits, arguments=arguments, overrides=kept))
     failed = f", the grader failed on {done.failed}" if done.failed else ""
     typer.echo(f"graded {several(done.answers, 'answer')} again: {done.changed:,} have another category{failed}")
     for line in _score_lines(done, run, command):

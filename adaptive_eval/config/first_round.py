@@ -6,7 +6,8 @@ from collections.abc import Container, Iterator, Sequence
 import numpy as np
 
 from adaptive_eval.base.lists import first_few
-from adaptive_eval.config.planning import asked_first, bounded_costs
+from adaptive_eval.base.numbers import plain_number
+from adaptive_eval.config.planning import asked_first, bounded_costs, ending_gpu_seconds
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.plan import Plan
@@ -23,6 +24,7 @@ UNITS: dict[str, tuple[float, int]] = {
 
 NO_ANSWERS = "no answers will be requested, since the budget does not cover one answer per model"
 TOO_FEW = "no answers will be requested, since the budget does not cover the first round"
+NO_TIME = "no answers will be requested, since budget.gpu_hours is used up by what is kept back for the end of servers"
 MAX_NAMED = 3
 """Models that a warning names."""
 IN_PARTS = "the first round will be requested in parts; there is no ranking if the budget does not cover all of it"
@@ -43,6 +45,12 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
     plan, config = prepared.plan, prepared.config
     yield from unbounded_models(plan, prepared.models)
     yield from _greedy_models(config)
+    ending = ending_gpu_seconds(config.models, config.serving_groups) / 3600.0
+    if (gpu_hours := config.budget.gpu_hours) is not None and config.launched and gpu_hours <= ending:
+        yield (
+            f"{NO_TIME}: it is {plain_number(gpu_hours)}, and {ending:,.3f} are kept back. Set budget.gpu_hours to "
+            "more than that, and what it takes to start the servers and to answer"
+        )
     opening, worst = asked_first(plan), bounded_costs(plan)
     trials, of_one_each = opening.sum(axis=1), np.minimum(opening, 1).sum(axis=1) @ worst
     needs, minimum = trials @ worst, np.minimum(trials, 1) @ worst
@@ -67,7 +75,7 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
             one_each = f"one answer per model may cost up to {minimum_value:,.{decimals}f} {words}"
             cost = f"{one_each}, and the first round up to {full_value:,.{decimals}f}"
         yield (
-            f"{follows}: {cost}, but budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
+            f"{follows}: {cost}, but budget.{key} is {plain_number(cap / unit)}. Set budget.{key} to "
             f"{larger} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
         )
 
@@ -101,15 +109,15 @@ def unpaid_models(prepared: PreparedRun, joining: Container[str], used: Sequence
                 enough = spent + wanted if name == "trials" else needed
                 yield (
                     f"no answers of {model} will be requested, since the budget does not cover its first round: "
-                    f"budget.{key} is {cap / unit:,.6g}, of which {spent / unit:,.6g} are used. Set it to "
-                    f"{smallest_cap(name, enough):,.{decimals}f} or more"
+                    f"budget.{key} is {plain_number(cap / unit)}, of which {plain_number(spent / unit)} are used. Set "
+                    f"it to {smallest_cap(name, enough):,.{decimals}f} or more"
                 )
         covered += trials[number] * is_covered
 
 
 def is_in_vain(problems: Sequence[str]) -> bool:
     """Whether one of these problems of the first round means that no answer will be requested."""
-    return any(problem.startswith((NO_ANSWERS, TOO_FEW)) for problem in problems)
+    return any(problem.startswith((NO_ANSWERS, TOO_FEW, NO_TIME)) for problem in problems)
 
 
 def cap_key(currency: str) -> str:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.base.sections import DURATION
 from adaptive_eval.config.problems import KeyPath, shown_value, written_path
 from adaptive_eval.config.run import SOURCES
@@ -151,9 +152,17 @@ def complete_settings(document: Document, name: str) -> None:
     has_servers = any(
         model.get("command") is None and model.get("recorded") is None for _, model in document.entries("models")
     )
+    if (
+        tree.get("sampling")
+        and not has_servers
+        and any(model.get("command") for _, model in document.entries("models"))
+    ):
+        document.refuse(("sampling",), "has no effect on commands", "remove it")
     for path, model in document.entries("models"):
         for section in INHERITED:
             general, settings = tree.get(section), model.get(section)
+            if section == "sampling" and model.get("command") is not None:
+                continue  # that of the run is for servers
             if section == "concurrency" and model.get("command") is not None:
                 general = _limits_of_command({} if general is None else general, has_servers=has_servers)
             if isinstance(general, dict):
@@ -275,7 +284,7 @@ def _require_unit(document: Document) -> None:
     """Refuse a time limit without a unit, which may be meant in hours."""
     limit = document.value(("budget", "wall_time"))
     if isinstance(limit, int | float):
-        as_seconds = f"{limit:.10g}s"
+        as_seconds = f"{plain_number(limit, 10, grouped=False)}s"
         write = f"{as_seconds}, or " if limit > 0 and DURATION.fullmatch(as_seconds) else ""
         document.refuse(("budget", "wall_time"), "must have a unit", f"write {write}a time such as 2h30m")
 

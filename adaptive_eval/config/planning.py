@@ -38,6 +38,8 @@ from scorio.moments import CountArray, FloatArray
 
 ENDING_SECONDS = GRACE_SECONDS + 1.0
 """Seconds for the run to notice that a server must end, and for the server to end."""
+GUESSED_START_SECONDS = 120.0
+"""Seconds until a model's server is ready, or the next model's at a place that models share."""
 MIN_GPU_SECONDS = 1e-9
 SAMPLE_MARGIN = 2
 """Factor on an Inspect sample's token limit for caps: its last call may exceed it, and its scorer may call models."""
@@ -217,11 +219,7 @@ def core_caps(config: BudgetConfig, models: Sequence[ModelConfig] = (), groups: 
     """
     held = None
     if config.gpu_hours is not None and groups:
-        # servers that may run at the same time: one at each place
-        gpus = sum(
-            max(models[index].gpus or 0.0 for index in group.models) * max(len(group.places), 1) for group in groups
-        )
-        held = max(3600.0 * config.gpu_hours - gpus * ENDING_SECONDS, MIN_GPU_SECONDS)
+        held = max(3600.0 * config.gpu_hours - ending_gpu_seconds(models, groups), MIN_GPU_SECONDS)
     return Budget(
         trials=config.trials,
         tokens=config.tokens,
@@ -230,6 +228,12 @@ def core_caps(config: BudgetConfig, models: Sequence[ModelConfig] = (), groups: 
         wall_seconds=config.wall_time,
         held_gpu_seconds=held,
     )
+
+
+def ending_gpu_seconds(models: Sequence[ModelConfig], groups: Sequence[ServingGroup]) -> float:
+    """GPU seconds that a cap keeps back for the end of all servers that may be up at once: one at each place."""
+    gpus = sum(max(models[index].gpus or 0.0 for index in group.models) * max(len(group.places), 1) for group in groups)
+    return gpus * ENDING_SECONDS
 
 
 def first_information(

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from math import inf, sqrt
 from typing import NamedTuple
 
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.replicas import ReplicaSet
@@ -165,7 +166,7 @@ class LateRequests:
             if attempt.is_sent and over >= 0.0:
                 attempt.overdue_at = min(attempt.overdue_at, now)
                 if over <= to_read or now - attempt.overdue_at >= to_read:
-                    attempt.end(Failure(FailureKind.TIMED_OUT, f"no answer within {self._limit:g} s"))
+                    attempt.end(Failure(FailureKind.TIMED_OUT, f"no answer within {plain_number(self._limit)} s"))
 
     def _end(self, late: LateAttempt, now: float) -> None:
         """End an attempt, so that its request is sent again."""
@@ -178,7 +179,7 @@ class LateRequests:
             request.late_by_age = True
             self._stream(request)
         self._note(SENT_AGAIN)
-        late.attempt.end(Failure(FailureKind.STALLED, f"nothing came for {late.seconds:.3g} s"))
+        late.attempt.end(Failure(FailureKind.STALLED, f"nothing came for {plain_number(late.seconds, 3)} s"))
 
     def on_answer(self, tokens: int, attempt: Attempt, now: float) -> None:
         """Learn from a response; `tokens` are those of its longest answer."""

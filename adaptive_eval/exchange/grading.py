@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from adaptive_eval.base.errors import GraderError
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.exchange.log_files import LogError
 from adaptive_eval.exchange.samples import NO_ANSWER, Record
+from adaptive_eval.graders.asked import USAGE_SIGNALS
 from adaptive_eval.graders.pool import Grading, grade_or_error
 from adaptive_eval.graders.rubric import LOGGED, Rubric, apply_rubric
 from adaptive_eval.graders.types import SignalValue, answer_facts, score_signals
@@ -62,9 +64,10 @@ class RecordGrader:
         if record.answer is None or not record.has_text or (self._declared and has_category):
             return self._logged_trial(record)
         grade = await grade_or_error(pool.grade, record.answer, question)
+        judged = {name: record.signals[name] for name in USAGE_SIGNALS if name in record.signals}  # paid in any case
         if isinstance(grade, GraderError):
-            return _trial(record, None, {}, None, str(grade))
-        return _trial(record, grade.category, grade.signals, grade.extracted, None)
+            return _trial(record, None, judged, None, str(grade))
+        return _trial(record, grade.category, {**grade.signals, **judged}, grade.extracted, None)
 
     def _logged_trial(self, record: Record) -> TrialRecord:
         """The trial with the grade that its log gives."""
@@ -109,7 +112,7 @@ class RecordGrader:
         ends = {1.0: min(rubric.weights), 0.0: max(rubric.weights)}
         is_named_otherwise = record.label != name and record.label in rubric.names
         if is_named_otherwise or (record.said is not None and ends.get(record.said) == weight):
-            other = f"label {record.label}" if is_named_otherwise else f"a score of {record.said:g}"
+            other = f"label {record.label}" if is_named_otherwise else f"a score of {plain_number(record.said or 0.0)}"
             hint = "remove the wrong one of these columns"
             raise LogError(f"{record.place}: has category {category}, which is {name}, and {other}; {hint}")
 
@@ -124,11 +127,13 @@ class RecordGrader:
                 candidates = [chosen] if chosen in candidates else []
         if len(candidates) == 1:
             return candidates[0]
-        categories = ", ".join(f"{name} {weight:g}" for name, weight in zip(rubric.names, rubric.weights, strict=True))
+        categories = ", ".join(
+            f"{name} {plain_number(weight)}" for name, weight in zip(rubric.names, rubric.weights, strict=True)
+        )
         minus = ", with a minus sign since lower values are better" if record.lower_is_better else ""
         raise LogError(
             f"{record.place}: a score must be the weight of one category of the rubric ({categories}), but got "
-            f"{score:g}; "
+            f"{plain_number(score)}; "
             f"name all scores with --weights, as in --weights 0,0.5,1{minus}, or give --config with a rubric by `score`"
         )
 

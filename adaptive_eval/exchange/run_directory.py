@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.config.first_round import UNITS, cap_key, cap_unit, smallest_cap
 from adaptive_eval.config.prepare import at_first_start, run_header, seed_base, stored_questions, with_questions
@@ -104,8 +105,9 @@ def _exceeded_caps(config: RunConfig, reader: RunReader) -> Iterator[str]:
         cap = config.budget.caps.get(key)
         if cap is not None and used > cap:
             yield (
-                f"budget.{key} is {cap:,.10g}, but the trials of the logs have used {used:,.10g} {cap_unit(key)}; "
-                f"set it to {smallest_cap(currency, spent[currency]):,.10g} or more, or remove it"
+                f"budget.{key} is {plain_number(cap, 10)}, but the trials of the logs have used "
+                f"{plain_number(used, 10)} {cap_unit(key)}; "
+                f"set it to {plain_number(smallest_cap(currency, spent[currency]), 10)} or more, or remove it"
             )
 
 

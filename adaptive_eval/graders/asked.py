@@ -236,11 +236,10 @@ class AskedGrader(GraderOptions):
         return 0
 
 
-def usage_signals(
-    cost: Cost, prompt_tokens: int = 0, completion_tokens: int = 0, seconds: float = 0.0
-) -> dict[str, SignalValue]:
-    """The `USAGE_SIGNALS` of a grade, by its cost, and the tokens and total duration of the replies."""
-    tokens = float(prompt_tokens), float(completion_tokens)
+def usage_signals(cost: Cost, prompt_tokens: int = 0, seconds: float = 0.0) -> dict[str, SignalValue]:
+    """The `USAGE_SIGNALS` of a grade, or of requests that gave none, by their cost, and the prompt tokens and total
+    duration of the replies; tokens of lost replies count as completion tokens."""
+    tokens = float(prompt_tokens), float(cost.tokens - prompt_tokens)
     return dict(zip(USAGE_SIGNALS, (*tokens, cost.usd, cost.gpu_seconds, seconds), strict=True))
 
 

@@ -219,7 +219,7 @@ class AskingPool(Grading):
             try:
                 marks = grader.decide(votes, baseline)
             except GraderError as error:
-                raise JudgeFailed(str(error), cost) from None
+                raise JudgeFailed(str(error), cost, _usage(cost, replies)) from None
         return marks._replace(signals={**marks.signals, **_usage(cost, replies)}), cost
 
     async def baseline(self) -> Sequence[float]:
@@ -298,8 +298,8 @@ def replies_cost(grader: AskedGrader, replies: Sequence[GraderReply], lost: Cost
 
 def _usage(cost: Cost, replies: Sequence[GraderReply]) -> dict[str, SignalValue]:
     received = [reply.answer for reply in replies if reply.answer is not None]
-    used = [(answer.prompt_tokens, answer.completion_tokens, answer.latency) for answer in received]
-    return usage_signals(cost, *(sum(values) for values in zip(*used, strict=True)))
+    prompt_tokens = sum(answer.prompt_tokens for answer in received)
+    return usage_signals(cost, prompt_tokens, sum(answer.latency for answer in received))
 
 
 def _judge_name(benchmark: str, number: int, client: GraderClient, judges: int) -> str:

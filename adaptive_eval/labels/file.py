@@ -51,11 +51,16 @@ def texts_to_label(grader: GraderOptions, question: Question, answer: str) -> di
     return texts
 
 
-def parse_labels_file(path: Path) -> Labels:
-    """Read a user's file of labels: JSON lines or CSV with model, question, trial and label."""
+def parse_labels_file(path: Path) -> list[tuple[Labelled, GivenLabel]]:
+    """Read a user's file of labels, JSON lines or CSV with model, question, trial and label, in its order."""
     if not path.is_file():
         raise ConfigError(f"{path} is not a file; give one with the columns {', '.join(COLUMNS)}")
-    return dict(parse_labels(path, _csv_rows(path) if path.suffix.lower() == ".csv" else json_lines(path)))
+    if path.suffix.lower() == ".csv":
+        return [*parse_labels(path, _csv_rows(path))]
+    labels = [*parse_labels(path, json_lines(path))]
+    if not labels and (text := read_text(path).strip()):
+        raise ConfigError(f"{path} has no label: its only line is not JSON: {text!r:.60}")
+    return labels
 
 
 def _csv_rows(path: Path) -> Iterator[Mapping[str, str]]:

@@ -22,6 +22,7 @@ from adaptive_eval.notes.event import Change as Change
 from adaptive_eval.notes.event import Event as Event
 from adaptive_eval.notes.event import Json as Json
 from adaptive_eval.notes.grading import *
+from adaptive_eval.notes.grading import TrialsRegraded
 from adaptive_eval.notes.lives import *
 from adaptive_eval.notes.lives import RunBegun, RunFinished, RunStopped
 from adaptive_eval.notes.servers import *
@@ -86,6 +87,17 @@ def events_since_start(events: Sequence[Event]) -> Sequence[Event]:
     """The events since the run was last started or resumed."""
     starts = [at for at, event in enumerate(events) if isinstance(event, RunBegun)]
     return events[max(starts, default=0) :]
+
+
+def newest_command(events: Sequence[Event]) -> RunBegun | TrialsRegraded | None:
+    """The newest command that has begun the run, resumed it, or graded all its answers again: what it was given holds
+    at later starts."""
+    commands = (
+        event
+        for event in reversed(events)
+        if isinstance(event, RunBegun) or (isinstance(event, TrialsRegraded) and event.overrides is not None)
+    )
+    return next(commands, None)
 
 
 def newest_turn(events: Sequence[Event]) -> Event | None:

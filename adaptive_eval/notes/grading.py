@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adaptive_eval.notes.event import Event, Json, optional_field
+from adaptive_eval.notes.lives import Override, with_overrides
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,12 @@ class TrialsRegraded(Event, kind="regraded"):
     those of the first look. None if looks are taken as before."""
     arguments: tuple[str, ...] | None = optional_field()
     """The arguments of `adaptive-eval run` that continue with these grades."""
+    overrides: Mapping[str, Override] | None = optional_field()
+    """Settings that override the file at later starts, by key; None when a run is resumed."""
+
+    def body(self) -> dict[str, object]:
+        # not super(): the decorator replaces a class with slots
+        return with_overrides(Event.body(self), self.overrides)
 
 
 @dataclass(frozen=True, slots=True)

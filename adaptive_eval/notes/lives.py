@@ -18,6 +18,13 @@ class Override:
     """The value in the file at that time."""
 
 
+def with_overrides(body: dict[str, object], overrides: Mapping[str, Override] | None) -> dict[str, object]:
+    """The body of a note with these overrides as plain values; as it is if there are None."""
+    if overrides is None:
+        return body
+    return {**body, "overrides": {key: asdict(override) for key, override in overrides.items()}}
+
+
 @dataclass(frozen=True, slots=True)
 class RunBegun(Event):
     """A process started the run or resumed it."""
@@ -39,10 +46,7 @@ class RunBegun(Event):
 
     def body(self) -> dict[str, object]:
         # not super(): the decorator replaces a class with slots
-        body = Event.body(self)
-        if self.overrides is not None:
-            body["overrides"] = {key: asdict(override) for key, override in self.overrides.items()}
-        return body
+        return with_overrides(Event.body(self), self.overrides)
 
 
 @dataclass(frozen=True, slots=True)

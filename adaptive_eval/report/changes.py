@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import NEW_RUN, ConfigError
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.base.sections import Section
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.pace import opening_trials
@@ -100,7 +101,7 @@ def require_compatible(stored: RunConfig, now: RunConfig, reader: RunReader, spe
         raise ConfigError("\n".join(problems))
 
 
-class _Limit(NamedTuple):
+class Limit(NamedTuple):
     """A limit of the run: its value now and before, and what is used of it."""
 
     key: str
@@ -113,18 +114,23 @@ class _Limit(NamedTuple):
     def problem(self) -> str:
         """Why the limit cannot be so low, and what to type."""
         enough = math.ceil(self.used) if self.before is None else self.before
-        was = "" if self.before is None else f" ({self.key} was {self.before:,.10g}{self.unit})"
-        used = f"this run has used {self.used:,.10g}{self.unit}"
+        was = "" if self.before is None else f" ({self.key} was {plain_number(self.before, 10)}{self.unit})"
+        used = f"this run has used {plain_number(_rounded_up(self.used, self.unit), 10)}{self.unit}"
         if self.key == "trials.max":
-            used = f"a model already has {self.used:,.10g} answers per question"
+            used = f"a model already has {plain_number(self.used, 10)} answers per question"
         goal = "To continue, add" if enough > self.used else "A higher limit continues it; to keep it as it is, set"
         return (
-            f"{self.key} is {self.now:,.10g}{self.unit}, but {used}{was}. {goal}:\n"
-            f"  --set {self.key}={enough:.10g}{self.unit}"
+            f"{self.key} is {plain_number(self.now, 10)}{self.unit}, but {used}{was}. {goal}:\n"
+            f"  --set {self.key}={plain_number(enough, 10, grouped=False)}{self.unit}"
         )
 
 
-def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader, cost: Cost) -> Iterator[_Limit]:
+def _rounded_up(used: float, unit: str) -> float:
+    """Seconds in tenths, never less than what was used; other amounts as they are."""
+    return math.ceil(10.0 * used) / 10.0 if unit else used
+
+
+def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader, cost: Cost) -> Iterator[Limit]:
     """Limits that are lower than before, or new."""
     names = [name for name in type(now.budget).model_fields if getattr(now.budget, name) is not None]
     caps = {name: (getattr(now.budget, name), getattr(stored.budget, name)) for name in names}
@@ -138,14 +144,14 @@ def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader, cost: Cost) -
             "wall_time": reader.log.elapsed,
         }
         for name, (cap, before) in caps.items():
-            yield _Limit(f"budget.{name}", cap, before, used[name], "s" if name == "wall_time" else "")
+            yield Limit(f"budget.{name}", cap, before, used[name], "s" if name == "wall_time" else "")
     if now.trials.max < stored.trials.max:
         by_model = Counter[str]()
         for row in reader.sums():
             by_model[row.model] += row.trials
         questions = max(len(reader.log.questions()), 1)
         max_trials = max((by_model[model.name] for model in now.models), default=0)
-        yield _Limit("trials.max", now.trials.max, stored.trials.max, round(max_trials / questions, 1))
+        yield Limit("trials.max", now.trials.max, stored.trials.max, round(max_trials / questions, 1))
 
 
 def repriced_models(configurations: Iterable[RunConfig], now: RunConfig) -> list[str]:

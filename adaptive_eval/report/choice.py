@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
@@ -29,7 +30,7 @@ def choice_sentence(results: Results) -> str:
         of_best = next(row for row in rows if row.model == best)
         times = ""
         if of_best.usd and first.usd:
-            times = f", at about {of_best.usd / first.usd:.2g} times the cost in the first round"
+            times = f", at about {plain_number(of_best.usd / first.usd, 2)} times the cost in the first round"
         sentences.append(f"The highest score has {_with_score(results, of_best)}{times}.")
     if undecided:
         verb = "costs" if len(undecided) == 1 else "cost"

@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 from adaptive_eval.base.errors import ExitCode, first_line, stop_in_words
 from adaptive_eval.base.lists import first_few
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.first_round import UNITS, cap_key, cap_unit, smallest_cap
+from adaptive_eval.config.planning import GUESSED_START_SECONDS, ending_gpu_seconds
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind
@@ -29,11 +31,13 @@ from adaptive_eval.notes import (
     RunFinished,
     RunResumed,
     RunStopped,
+    ServerLaunched,
     ServersNoticed,
     TrialsImported,
     TrialsRegraded,
     events_of_kind,
     events_since_start,
+    newest_command,
     newest_turn,
 )
 from adaptive_eval.notes.beginnings import counted_runs
@@ -67,6 +71,17 @@ def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
     return FatalError(last.reason or last.error, exit_code)
 
 
+class Restart(NamedTuple):
+    """What the next start of a run pays for its servers, besides answers."""
+
+    seconds: float = 0.0
+    """Until all are ready."""
+    gpu_seconds: float = 0.0
+    """The same, times their GPUs."""
+    ending_gpu_seconds: float = 0.0
+    """What a cap keeps back for their end."""
+
+
 class End(NamedTuple):
     """How a run has ended: what the headline says, and the exit code."""
 
@@ -96,6 +111,7 @@ class Ending:
     """Its limits, by key of `budget`."""
     short_caps: Mapping[str, float] = field(default_factory=dict)
     """Those of them that do not cover what comes next, with the values that would."""
+    restart: Restart = Restart()
     asked: bool = True
     """Its last start has stored an answer."""
     imported: bool = False
@@ -211,7 +227,8 @@ class Ending:
             hint = "" if self.short_caps else " adaptive-eval validate shows the budget it needs."
             return f"{begin}: the budget does not cover the first round.{hint}"
         totals = [
-            f"what comes next may take it to {total:,.15g} {cap_unit(key)}, but budget.{key} is {cap:,.15g}"
+            f"what comes next may take it to {plain_number(total, 15)} {cap_unit(key)}, but budget.{key} is "
+            f"{plain_number(cap, 15)}"
             for key, total in self.short_caps.items()
             for cap in [self.caps.get(key, 0.0)]
         ]
@@ -250,6 +267,7 @@ def find_ending(
         unsure=AnswerKind(unsure_grades(open_rubric(decisions.rubric), in_gate=decisions.objective.gate).kinds),
         caps=decisions.budget.caps,
         short_caps=_short_caps(events),
+        restart=_restart(decisions, all_events) if isinstance(decisions, RunConfig) else Restart(),
         imported=_is_imported_alone(events),
         counted=tuple(dict.fromkeys(event.run for event in counted_runs(all_events))),
         lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
@@ -257,8 +275,16 @@ def find_ending(
         asked=_has_dropped_answers(events)
         or not any(event.trials == stored for event in events_of_kind(events, RunResumed)),
         arguments=find_arguments(all_events),
-        overrides=next((event.overrides or {} for event in reversed(all_events) if isinstance(event, RunBegun)), {}),
+        overrides={} if (command := newest_command(all_events)) is None else command.overrides or {},
     )
+
+
+def _restart(config: RunConfig, events: Sequence[Event]) -> Restart:
+    took = {event.model: event.seconds for event in events_of_kind(events, ServerLaunched)}
+    starts = [config.models[number] for number in config.launched]
+    seconds = [took.get(model.name, GUESSED_START_SECONDS) for model in starts]
+    gpu_seconds = sum(each * (model.gpus or 0.0) for each, model in zip(seconds, starts, strict=True))
+    return Restart(max(seconds, default=0.0), gpu_seconds, ending_gpu_seconds(config.models, config.serving_groups))
 
 
 def _has_dropped_answers(events: Sequence[Event]) -> bool:

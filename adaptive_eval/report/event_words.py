@@ -6,6 +6,7 @@ from math import exp
 from adaptive_eval import notes
 from adaptive_eval.base.errors import first_line, stop_in_words
 from adaptive_eval.base.lists import first_few
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.core.types import Cause
 from adaptive_eval.notes import Change, Event
 from adaptive_eval.report.changes import single_changes
@@ -114,12 +115,12 @@ def _run_sentence(event: Event) -> str | None:
             trials = sum(category is not None for row in event.outcomes.values() for category in row)
             return f"{event.model} is recorded: {trials:,} outcomes of the run {event.run} are used"
         case notes.ThresholdsFrozen():
-            fitted = [f"{name} {value:.4g}" for name, value in event.values.items()]
+            fitted = [f"{name} {plain_number(value, 4)}" for name, value in event.values.items()]
             fitted += [f"the usual length of {several(len(event.medians), 'question')}"] if event.medians else []
             basis = f"thresholds frozen, from {sum(event.models.values())} trials of the run {event.run}"
             return f"{basis}: {', '.join(fitted)}" if fitted else basis
         case notes.BaselineAsked(scores=[_, *_]):
-            shares = ", ".join(f"{exp(score):.3g}" for score in event.scores)
+            shares = ", ".join(plain_number(exp(score), 3) for score in event.scores)
             return f"without content, the verifier gives its labels A, B and C the probabilities {shares}"
         case notes.RegradingBegun():
             return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C postpones this"

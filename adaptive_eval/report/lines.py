@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
 
+from adaptive_eval.base.numbers import plain_number
+
 LONGEST = 200
 BREAKS = "\n\r\t\u2028\u2029"
 MAX_DECIMALS = 6
@@ -110,8 +112,8 @@ class Scale:
     def points(self, difference: float) -> str:
         """Format a difference of scores: 0.02 of scores in percent is 2 points, not 2% of anything."""
         if self.low < 0.0 or self.high > 1.0:
-            return f"{difference:.10g}"
-        return f"{100 * difference:.10g} point{'' if math.isclose(difference, 0.01) else 's'}"
+            return plain_number(difference, 10)
+        return f"{plain_number(100 * difference, 10)} point{'' if math.isclose(difference, 0.01) else 's'}"
 
     def rounded_points(self, difference: float) -> str:
         """Format a measured difference, with the digits of a score."""

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.lists import first_few
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason
 from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
@@ -128,7 +129,8 @@ def _of_a_new_run(words: list[str], overrides: Mapping[str, str]) -> list[str]:
 
 
 def _typed(key: str, value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.15g}{'s' if key == 'budget.wall_time' else ''}"
+    unit = "s" if key == "budget.wall_time" else ""
+    return value if isinstance(value, str) else f"{plain_number(value, 15, grouped=False)}{unit}"
 
 
 def _regrade(ending: Ending, change: str) -> Advice:
@@ -411,15 +413,30 @@ def _doubled_caps(ending: Ending) -> dict[str, float]:
     of_reason = {Reason.WALL_TIME: ["wall_time"], Reason.GPU_TIME: ["gpu_hours"]}.get(ending.reason or Reason.BUDGET)
     keys = of_reason or list(ending.short_caps) or [key for key in ending.caps if key != "wall_time"]
     larger = {key: max(2 * ending.caps.get(key, 0.0), ending.short_caps.get(key, 0.0)) for key in keys}
-    return {f"budget.{key}": cap if key == "wall_time" else round_up(cap) for key, cap in larger.items() if cap}
+    restart = ending.restart
+    if ending.reason is Reason.WALL_TIME:
+        larger["wall_time"] += restart.seconds
+    elif ending.reason is Reason.GPU_TIME:  # beyond what is used, and kept back for the end of servers
+        cap = ending.caps.get("gpu_hours", 0.0)
+        larger["gpu_hours"] = cap + max(cap, restart.ending_gpu_seconds / 3600) + restart.gpu_seconds / 3600
+    return {f"budget.{key}": _rounded_cap(key, cap) for key, cap in larger.items() if cap}
+
+
+def _rounded_cap(key: str, cap: float) -> float:
+    return float(math.ceil(round(cap, 6))) if key == "wall_time" else round_up(cap)
 
 
 def _covering_caps(ending: Ending, results: Results, trials: float) -> dict[str, float]:
     """The caps that the cost of so many trials per question of the undecided models would exceed, as large as that."""
     cost, times = results.cost, _further_answers(ending, results, trials)[0] / max(results.cost.trials, 1)
     used = {key: cost.in_all(key) + times * getattr(cost, key) for key in ("trials", "tokens", "usd")}
-    used["gpu_hours"] = (1.0 + times) * (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
-    return {f"budget.{key}": round_up(used[key]) for key, cap in ending.caps.items() if used.get(key, 0.0) > cap}
+    restart = ending.restart
+    servers = restart.gpu_seconds + 2 * restart.ending_gpu_seconds  # the end of this start, and of the next one
+    used["gpu_hours"] = ((1.0 + times) * (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) + servers) / 3600
+    used["wall_time"] = (1.0 + times) * results.run.active_seconds + restart.seconds
+    return {
+        f"budget.{key}": _rounded_cap(key, used[key]) for key, cap in ending.caps.items() if used.get(key, 0.0) > cap
+    }
 
 
 def _further_answers(ending: Ending, results: Results, trials: float) -> tuple[int, list[str]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from adaptive_eval.base.errors import ConfigError, GraderError
 from adaptive_eval.base.lists import first_few
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.graders.frozen import Facts, FrozenThresholds, fact_numbers, fit_frozen
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
@@ -72,7 +73,9 @@ def _thresholds_of_source(section: RubricConfig) -> ThresholdsFrozen | None:
 def frozen_sentence(event: ThresholdsFrozen) -> str:
     """Describe frozen thresholds and the trials that they were fitted on."""
     parts = [
-        f"{name} {value:.4g} ({event.rest_on[name]:,} trials)" if name in event.rest_on else f"{name} {value:.4g}"
+        f"{name} {plain_number(value, 4)} ({event.rest_on[name]:,} trials)"
+        if name in event.rest_on
+        else f"{name} {plain_number(value, 4)}"
         for name, value in event.values.items()
     ]
     trials = sum(event.models.values())

@@ -7,6 +7,7 @@ from math import isfinite
 from types import MappingProxyType
 
 from adaptive_eval.base.lists import first_few
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.core.answer_kinds import INCOMPLETE, PHRASES, AnswerKind
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import ModelResult
@@ -284,7 +285,7 @@ def prior_caution(
     """Warn of R0 in scores: how much of it (D), how its sampling differs, and the order without it."""
     if any(depths):
         prior = events_of_kind(events, PriorTaken)[-1]
-        listed = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
+        listed = ", ".join(f"{name} {plain_number(depth, 3)}" for name, depth in zip(names, depths, strict=True))
         text = (
             "outcomes of another run count in the scores (R0), at most those of its first look. In trials per "
             f"question: {listed}. If a model has changed since, they pull its score towards the earlier one, and its "
@@ -388,8 +389,8 @@ def _never_received(losses: Sequence[AnswersLost], *, is_launched: bool) -> str:
 
 def _used(cost: Cost) -> str:
     """A cost in words, in the units in which there is any."""
-    parts = [f"{cost.tokens:,} tokens"] * (cost.tokens > 0) + [f"{cost.usd:.4g} USD"] * (cost.usd > 0.0)
-    parts += [f"{cost.gpu_seconds / 3600.0:.2g} GPU hours"] * (cost.gpu_seconds > 0.0)
+    parts = [f"{cost.tokens:,} tokens"] * (cost.tokens > 0) + [f"{plain_number(cost.usd, 4)} USD"] * (cost.usd > 0.0)
+    parts += [f"{plain_number(cost.gpu_seconds / 3600.0, 2)} GPU hours"] * (cost.gpu_seconds > 0.0)
     return " and ".join(parts)
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 from unicodedata import category
 
 from adaptive_eval.base.imports import MAX_DESCRIPTION
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.config.pace import choose_optimize, opening_trials
 from adaptive_eval.config.prepare import OWN_RULE, PreparedRun
 from adaptive_eval.config.run import RunConfig
@@ -254,7 +255,7 @@ def _option_text(option: Option, value: Any, scale: Scale) -> str:
         case "score":
             return scale.score(value)
         case "number" | "factor" | "difference":
-            return f"{value:g}"
+            return plain_number(value)
         case _:
             return str(value)
 
@@ -363,4 +364,4 @@ def _seeds(config: RunConfig) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.10g}%"
+    return "" if share is None else f"{plain_number(100 * share, 10)}%"

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.base.errors import ConfigError, RunChanged
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.fingerprint import require_same_meaning
 from adaptive_eval.config.planning import RunFacts, longest_prompts, make_plan, worst_costs
@@ -189,7 +190,7 @@ def require_room(config: RunConfig, first: Cells) -> None:
     needed = np.maximum(first, trials.min).mean(axis=1)
     model = int(needed.argmax())
     if needed[model] > trials.max:
-        held = f"{first[model].mean():.4g} trials per question of {config.models[model].name}"
+        held = f"{plain_number(first[model].mean(), 4)} trials per question of {config.models[model].name}"
         raise ConfigError(
             f"trials.max must be at least {int(np.ceil(needed[model]))}, since the run begins with {held} and "
             f"trials.min is {trials.min}, but got {trials.max}; raise it"

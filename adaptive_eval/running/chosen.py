@@ -16,8 +16,8 @@ from adaptive_eval.config.first_round import first_round_problems, unpaid_models
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST
-from adaptive_eval.notes import events_of_kind
-from adaptive_eval.notes.lives import Override, RunBegun
+from adaptive_eval.notes import RunBegun, TrialsRegraded, newest_command
+from adaptive_eval.notes.lives import Override
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.store.database import has_tables
@@ -135,7 +135,7 @@ def remembered_settings(
 def without_undone(overrides: Sequence[str], directory: Path) -> list[str]:
     """Overrides without those that undo a setting of the run in the directory, now or when the same command began its
     last start. Others without a value stay, to be refused."""
-    last = _last_start(directory)
+    last = _last_command(directory)
     stored, words = ({}, ()) if last is None else (last.overrides or {}, last.arguments or ())
 
     def undoes(text: str) -> bool:
@@ -153,16 +153,15 @@ def remembered_note(remembered: Sequence[str]) -> str:
     )
 
 
-def _last_start(directory: Path) -> RunBegun | None:
-    """The newest start of a run."""
+def _last_command(directory: Path) -> RunBegun | TrialsRegraded | None:
+    """The newest start or regrade of a run."""
     with RunReader.if_begun(directory) as reader:
-        starts = [] if reader is None else events_of_kind(reader.events(), RunBegun)
-    return starts[-1] if starts else None
+        return None if reader is None else newest_command(reader.events())
 
 
 def _stored_overrides(directory: Path) -> Mapping[str, Override]:
-    """The overrides of the newest start of a run."""
-    last = _last_start(directory)
+    """The overrides of the newest start or regrade of a run."""
+    last = _last_command(directory)
     return {} if last is None else last.overrides or {}
 
 

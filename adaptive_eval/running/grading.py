@@ -22,5 +22,6 @@ async def grade_answer(
         grade = await grading.grade(answer, question, retry_gate)
     except GraderError as error:
         cost = error.cost if isinstance(error, JudgeFailed) and isinstance(error.cost, Cost) else NO_COST
-        return Graded(trial.key, None, GradeDetails(error=str(error)), cost, has_failed=True)
+        usage = error.usage if isinstance(error, JudgeFailed) else {}
+        return Graded(trial.key, None, GradeDetails(usage, error=str(error)), cost, has_failed=True)
     return Graded(trial.key, grade.category, GradeDetails(grade.signals, grade.extracted), grade.cost)

@@ -6,7 +6,7 @@ asked (`regrade_costs`).
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain, islice
@@ -43,6 +43,7 @@ from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, Grade
 from adaptive_eval.notes import Change, events_of_kind
 from adaptive_eval.notes.beginnings import OutcomesRecorded, TrialsImported, counted_runs
 from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
+from adaptive_eval.notes.lives import Override
 from adaptive_eval.questions import Question
 from adaptive_eval.report.label_effect import read_run_labels
 from adaptive_eval.report.make import Reporter
@@ -81,11 +82,12 @@ async def regrade(
     *,
     beyond_limits: bool = False,
     arguments: tuple[str, ...] | None = None,
+    overrides: Mapping[str, Override] | None = None,
 ) -> Regraded:
     """Grade the stored answers of a run again; raises `RunChanged` if `config` changes more than the grading.
 
     `beyond_limits`: whatever a judge may cost, which is else a `ConfigError` where a cap does not bear it. `arguments`:
-    those of the command that goes on with `config`.
+    those of the command that goes on with `config`; `overrides`: what later starts are to remember.
     """
     with closing(RunStore.attach(directory, run_redactor(config))) as store:
         stored, reader = store.reader.header(), RunReader(store.reader)
@@ -106,7 +108,7 @@ async def regrade(
         _require_texts(reader)
         order = {key: place for place, key in enumerate(stored.questions)}
         questions = tuple(sorted(loaded, key=lambda question: order[question.id]))
-        return await _Regrading(store, config, questions, header).carry_out(beyond_limits, arguments)
+        return await _Regrading(store, config, questions, header).carry_out(beyond_limits, arguments, overrides)
 
 
 def _name(names: Sequence[str], category: int | None) -> str | None:
@@ -128,7 +130,9 @@ class _Regrading:
         self._charges: list[Charge] = []
         """Verdicts that no answer has any more."""
 
-    async def carry_out(self, beyond_limits: bool, arguments: tuple[str, ...] | None) -> Regraded:
+    async def carry_out(
+        self, beyond_limits: bool, arguments: tuple[str, ...] | None, overrides: Mapping[str, Override] | None
+    ) -> Regraded:
         """Grade answers, and store their grades."""
         thresholds = thresholds_from_run(self._config.rubric, [question.id for question in self._questions])
         if any(self._new_thresholds(thresholds)):
@@ -140,7 +144,7 @@ class _Regrading:
             _name(old_names, self._before[key]) != _name(names, grade.category) for key, grade in self._new.items()
         )
         done = Regraded(len(self._new), changed, sum(grade.category is None for grade in self._new.values()))
-        return self._write(done, thresholds, arguments)
+        return self._write(done, thresholds, arguments, overrides)
 
     def _new_thresholds(self, now: ThresholdsFrozen | None) -> Iterator[Change]:
         """The change of frozen thresholds, as when another run lies where the rubric takes them from."""
@@ -191,7 +195,11 @@ class _Regrading:
             yield trial
 
     def _write(
-        self, done: Regraded, thresholds: ThresholdsFrozen | None, arguments: tuple[str, ...] | None
+        self,
+        done: Regraded,
+        thresholds: ThresholdsFrozen | None,
+        arguments: tuple[str, ...] | None,
+        overrides: Mapping[str, Override] | None,
     ) -> Regraded:
         """Store grades, the events that go with them, and the looks and the report that follow."""
         store, header, stored = self._store, self._header, self._store.reader.header()
@@ -203,7 +211,7 @@ class _Regrading:
         opening = judged_cells(machine) if is_anew and machine is not None else {}
         last = store.last_seq if opening else None
         counts = TrialsRegraded(done.answers, answers=done.answers, changed=done.changed, failed=done.failed)
-        event = replace(counts, opening=last, arguments=arguments)
+        event = replace(counts, opening=last, arguments=arguments, overrides=overrides)
         records: list[Record] = [*_sum_charges(self._charges), note_of(event, {})]  # looks begin again after the note
         records += [] if thresholds is None else [note_of(thresholds, {})]
         records += [LooksForgotten(0)] if opening else []

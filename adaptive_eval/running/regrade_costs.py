@@ -8,6 +8,7 @@ they have come: whatever ends a regrade before its grades are stored leaves what
 from collections.abc import Sequence
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import RetryGate
@@ -39,7 +40,7 @@ class RegradeCosts:
         if short := self.exceeded_cap(self._spent.plus(beside)):
             wanted = self._verdict.times(self._left).plus(beside)
             amounts = (getattr(of, short) for of in (wanted, self._spent, self._caps))
-            more, spent, limit = (f"{value:,}" if short == "tokens" else f"{value:,.6g}" for value in amounts)
+            more, spent, limit = (f"{value:,}" if short == "tokens" else plain_number(value) for value in amounts)
             option = "gpu_hours" if short == "gpu_seconds" else short
             raise ConfigError(
                 f"to judge {self._left} answers again may cost up to {more} {CAPS[short]}, with {spent} spent, "

@@ -29,6 +29,7 @@ from adaptive_eval.report.lines import several
 from adaptive_eval.report.needs import void_models
 from adaptive_eval.report.published import PLACE_SECTIONS
 from adaptive_eval.report.results import setting
+from adaptive_eval.report.shared_answers import SharedAnswers
 from adaptive_eval.report.stored import RunCounts
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import draws_questions
@@ -129,8 +130,13 @@ class RunDiff:
         return plain
 
 
-def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> RunDiff:
-    """Compare run B with run A."""
+NONE_SHARED = SharedAnswers()
+
+
+def diff_runs(
+    a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts, shared: SharedAnswers = NONE_SHARED
+) -> RunDiff:
+    """Compare run B with run A; some answers of both may be `shared`."""
     ids_b = {question.id for question in b.questions}
     common = [question.id for question in a.questions if question.id in ids_b]
     recorded = counts_a.recorded | counts_b.recorded
@@ -149,7 +155,7 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
         caveats=(
             *_alarms(a, b),
             *_lacking(a, b, recorded, void, unanswered),
-            *_shared_or_corrected(a, b, settings, with_prior),
+            *_shared_or_corrected(a, b, settings, with_prior, shared),
         ),
         settings=settings,
         models=tuple(models),
@@ -198,9 +204,14 @@ def _lacking(
 
 
 def _shared_or_corrected(
-    a: RunView, b: RunView, settings: Sequence[Change], with_prior: Sequence[str]
+    a: RunView, b: RunView, settings: Sequence[Change], with_prior: Sequence[str], shared: SharedAnswers
 ) -> Iterator[str]:
     """Sentences on what these scores rest on."""
+    too_wide = "such runs differ less than runs with answers of their own, so the intervals are too wide"
+    if shared.number:
+        yield f"{several(shared.number, 'answer')} count in both runs, of which one is an import or a copy: {too_wide}"
+    if shared.unknown:
+        yield f"logs without times were imported: if answers of one run are those of the other, {too_wide}"
     if any(path[0] == "benchmarks" and path[-1] == "weight" for path in (row.path.split(".") for row in settings)):
         yield "scores of both runs have the benchmark weights of the second run"
     if with_prior:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
 
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.endpoints.types import Sampling
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
@@ -110,7 +111,7 @@ def _prior_effect(results: Results) -> Iterator[Block]:
         rows = (
             [
                 row.name,
-                f"{row.prior_depth:.3g}",
+                plain_number(row.prior_depth, 3),
                 str(row.rank),
                 scale.score(row.score),
                 "-" if row.rank_without_prior is None else str(row.rank_without_prior),
@@ -322,7 +323,7 @@ def _events(events: Sequence[EventView]) -> Iterator[Block]:
 def recipe_blocks(view: RunView) -> Iterator[Block]:
     """The rubric, how answers were sampled, and the servers that the run has started; models that were asked alike
     share a row."""
-    rubric = ([name, f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
+    rubric = ([name, plain_number(weight)] for name, weight in zip(view.categories, view.weights, strict=True))
     yield Table("Rubric", ("category", "weight"), tuple(map(tuple, rubric)))
     keys = [key for key in Sampling.model_fields if key != "timeout"]
     alike: dict[tuple[str, ...], list[str]] = {}

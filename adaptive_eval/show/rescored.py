@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.report.lines import Scale, count
 from adaptive_eval.report.rescore import RescoredModel, RescoredRubric, Rescoring
 from adaptive_eval.show.text import Block, Table, number_or_dash
@@ -55,7 +56,7 @@ def _rubric_notes(rescoring: Rescoring) -> Iterator[str]:
     for rubric in rescoring.rubrics:
         name = rubric.name
         if rubric.fitted:
-            thresholds = ", ".join(f"{key} {rubric.thresholds[key]:.4g}" for key in rubric.fitted)
+            thresholds = ", ".join(f"{key} {plain_number(rubric.thresholds[key], 4)}" for key in rubric.fitted)
             yield f"{name}: thresholds fitted on these trials ({thresholds}); more trials would change them."
         left_out = sum(model.left_out for model in rubric.models)
         if left_out:
@@ -63,7 +64,7 @@ def _rubric_notes(rescoring: Rescoring) -> Iterator[str]:
     assumed = {key: value for rubric in rescoring.rubrics for key, value in rubric.assumed.items()}
     for key, value in assumed.items():
         names = ", ".join(rubric.name for rubric in rescoring.rubrics if key in rubric.assumed)
-        yield f"No trial has {key}: {names} assume {value:g}."
+        yield f"No trial has {key}: {names} assume {plain_number(value)}."
     reasons = dict.fromkeys(rubric.why for rubric in rescoring.unavailable)
     for reason in reasons:
         names = ", ".join(rubric.name for rubric in rescoring.unavailable if rubric.why == reason)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
-from adaptive_eval.config.planning import RunFacts
+from adaptive_eval.base.numbers import plain_number
+from adaptive_eval.config.planning import GUESSED_START_SECONDS, RunFacts
 from adaptive_eval.config.prepare import PreparedRun, stored_setup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Budget, Plan
@@ -42,8 +43,6 @@ from adaptive_eval.study.types import Forecast
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 from scorio.moments import FloatArray, IntArray
 
-GUESSED_START_SECONDS = 120.0
-"""Seconds until a model's server is ready, or the next model's at a place that models share."""
 GUESSED_WAKE_SECONDS = 5.0
 """The same if the next model sleeps at that place."""
 
@@ -258,8 +257,8 @@ def _server_starts(prepared: PreparedRun, scenario: Scenario, *, measured: bool)
     served = scenario.served
     if served.launched and served.usage.knows_seconds:
         origin = ", as in the pilot" if measured else " (a guess)"
-        woken = "" if served.wake_seconds is None else f", and {served.wake_seconds:g} s to wake (a guess)"
-        yield f"a server that the run starts takes {served.swap_seconds:.3g} s{origin}{woken}"
+        woken = "" if served.wake_seconds is None else f", and {plain_number(served.wake_seconds)} s to wake (a guess)"
+        yield f"a server that the run starts takes {plain_number(served.swap_seconds, 3)} s{origin}{woken}"
     if any(len(group.places) > 1 and not group.in_turn for group in prepared.config.serving_groups):
         yield "a pool with a place for each model is simulated with one server per model: the run may end sooner"
 
@@ -268,7 +267,9 @@ def _asked_ahead(scenario: Scenario, *, measured: bool) -> Iterator[str]:
     """The assumption for counting answers that the pace `time` requests ahead."""
     served = scenario.served
     slots, sigma = (
-        f"{values.min():g}" if values.min() == values.max() else f"{values.min():g} to {values.max():g}"
+        plain_number(values.min())
+        if values.min() == values.max()
+        else f"{plain_number(values.min())} to {plain_number(values.max())}"
         for values in (np.array(served.slots), served.usage.log_spread.round(2))
     )
     lengths = (

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.lists import first_few
+from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.fingerprint import differences, shared_differences
 from adaptive_eval.config.planning import prompt_bytes, usage_cost
@@ -120,7 +121,9 @@ def batch_seconds(models: Sequence[ModelConfig], seen: Mapping[str, Sequence[flo
         measured = seen.get(model.name) or all_durations
         if measured:
             expected[number] = float(np.median(measured))
-            remarks[f"a batch is expected to be answered in {expected[number] / 3600.0:.2g} h, as in the pilot"] = None
+            remarks[
+                f"a batch is expected to be answered in {plain_number(expected[number] / 3600.0, 2)} h, as in the pilot"
+            ] = None
         else:
             expected[number] = GUESSED_BATCH_SECONDS
             remarks[f"a batch is guessed to be answered in {GUESSED_BATCH_SECONDS / 3600.0:g} h, whatever its size"] = (

@@ -42,9 +42,10 @@ POWER = 0.80
 
 
 def smallest_differences(
-    runs: Sequence[SimulatedRun], plan: Plan, chances: Sequence[FloatArray]
+    runs: Sequence[SimulatedRun], plan: Plan, chances: Sequence[FloatArray], stored: int = 0
 ) -> SmallestDifferences:
-    """The smallest differences that these runs could detect; `chances` (L, M, K) of the worlds are for delta."""
+    """The smallest differences that these runs could detect; `chances` (L, M, K) of the worlds are for delta. So many
+    trials are `stored` before they begin."""
     compared = [
         (gap, pair.verdict == Verdict.RESOLVED)
         for run in runs
@@ -53,7 +54,8 @@ def smallest_differences(
     if not compared or not plan.objective.compares:
         return SmallestDifferences(None, None, None)
     gaps, called = np.array(compared, dtype=float).T
-    deltas = [smallest_certified_delta(plan, world) for world in chances]
+    trials = affordable_trials(plan, runs, stored)
+    deltas = [smallest_certified_delta(plan, world, trials) for world in chances]
     return SmallestDifferences(smallest_gap(gaps, called), float(gaps.max()), float(np.median(deltas)))
 
 
@@ -68,15 +70,35 @@ def smallest_gap(gaps: FloatArray, called: FloatArray) -> float | None:
     return float(gaps[order][first]) if first < len(order) else None
 
 
-def smallest_certified_delta(plan: Plan, chances: FloatArray) -> float:
-    """The delta within which two equal models are certified as tied in 80% of runs, with an evenly spread budget.
+def affordable_trials(plan: Plan, runs: Sequence[SimulatedRun], stored: int) -> float:
+    """Trials per question that the caps allow every model if they are spread evenly, at the mean cost of a trial in
+    these runs. Time was taken by new trials alone, and is capped at what the `stored` ones have left of it."""
+    budget, trials, begun = plan.budget, sum(run.trials for run in runs), stored * len(runs)
+    costs: dict[str, tuple[float, int]] = {
+        "trials": (float(trials), 0),
+        "tokens": (sum(run.tokens for run in runs), 0),
+        "usd": (sum(run.usd for run in runs), 0),
+        "gpu_seconds": (sum(run.gpu_seconds for run in runs), 0),
+        "wall_seconds": (sum(run.seconds for run in runs), begun),
+        "held_gpu_seconds": (sum(run.gpu_seconds for run in runs), begun),
+    }
+    affordable = [
+        (before + getattr(budget, cap) * len(runs) * (trials - before) / cost) / len(runs)
+        for cap, (cost, before) in costs.items()
+        if getattr(budget, cap) is not None and cost > 0.0
+    ]
+    each = min(affordable, default=np.inf) / (plan.bench.asked.sum() * plan.bench.questions)
+    first = 0.0 if plan.source.by_question else plan.trials.min  # drawn questions: of a share of them
+    return float(np.clip(each, first, plan.trials.max))
+
+
+def smallest_certified_delta(plan: Plan, chances: FloatArray, trials: float) -> float:
+    """The delta within which two equal models are certified as tied in 80% of runs, with so many trials per question.
 
     A tie is certified if |d| + b s <= delta, and d of two equals is about N(0, s^2), so delta = (b + 1.28) s; s is that
-    of the median pair of the world (L, M, K), and b the boundary, after as many trials as every model could have.
+    of the median pair of the world (L, M, K), and b the boundary, after these trials of every model.
     """
     bench = plan.bench
-    paid = np.inf if plan.budget.trials is None else plan.budget.trials / bench.models / bench.questions
-    trials = float(np.clip(paid, plan.trials.min, plan.trials.max))
     v = weighted(trial_variance(chances, bench.weights), bench.question_weights, 2)
     one_trial = v.mean(axis=1) / bench.questions
     if plan.objective.reference is None:
@@ -160,7 +182,7 @@ def summarise(
         fixed=fixed,
         times_as_long=float(np.nanmedian([run.seconds for run in within])) / alone if alone and has_look else None,
         undecided=_undecided(within, scenario.names),
-        limits=smallest_differences(within, plan, worlds),
+        limits=smallest_differences(within, plan, worlds, _stored_trials(scenario)),
     )
 
 
@@ -238,7 +260,12 @@ def _spent(scenario: Scenario, known_costs: Mapping[str, bool]) -> PartCosts | N
     counts = count_outcomes(recorded, scenario.bench.categories).sum(axis=1)
     tokens, usd, gpu_seconds = scenario.served.price(counts)
     costs = _part_costs(known_costs, tokens, usd, gpu_seconds + scenario.held_before)
-    return PartCosts(int((recorded >= 0).sum()), **costs, seconds=scenario.elapsed)
+    return PartCosts(_stored_trials(scenario), **costs, seconds=scenario.elapsed)
+
+
+def _stored_trials(scenario: Scenario) -> int:
+    recorded = scenario.served.recorded
+    return 0 if recorded is None else int((recorded >= 0).sum())
 
 
 def _grade_costs(runs: Sequence[SimulatedRun], grade: Cost, known_costs: Mapping[str, bool]) -> GradeCosts | None:

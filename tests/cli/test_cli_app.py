@@ -173,6 +173,25 @@ def test_a_signal_while_a_command_begins_stops_it_as_any_other(tmp_path: Path, n
     assert (done.returncode, done.stdout, done.stderr) == (ExitCode.STOPPED, "", "stopped\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["--help"], ["schema"]])
+def test_an_output_that_is_full_is_an_error_in_one_line(arguments: list[str], unbuffered: str) -> None:
+    command, environment = [sys.executable, "-m", "adaptive_eval", *arguments], {**os.environ}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command,
+            env={**environment, "PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=HANGS,
+            check=False,
+        )
+    expected = "error: standard output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (ExitCode.FAILED, expected)
+
+
 def test_a_bar_is_drawn_without_a_thread(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")

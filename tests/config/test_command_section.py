@@ -86,6 +86,14 @@ def test_what_means_nothing_to_a_command_is_refused(tmp_path: Path, keys: dict[s
     assert message in text and KEY not in text
 
 
+def test_the_sampling_of_the_run_is_for_servers_and_refused_by_its_name_if_there_are_none(tmp_path: Path) -> None:
+    agent, server = {"name": "agent", "command": "true"}, {"name": "other", "base_url": "http://x/v1"}
+    models = config(tmp_path, agent, server, grader="exact", sampling={"temperature": 0.5}).models
+    assert [model.sampling.temperature for model in models] == [None, 0.5]
+    text = refused(tmp_path, agent, sampling={"temperature": 0.5})
+    assert " sampling has no effect on commands; remove it" in text and "models[" not in text
+
+
 def test_keys_of_commands_and_reported_scores_are_for_commands(tmp_path: Path) -> None:
     text = refused(tmp_path, {"name": "small", "base_url": "http://x/v1", "timeout": "20m"})
     assert "models[0].timeout is for a model with a command; remove it, or add `command`" in text

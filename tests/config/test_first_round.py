@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.config.first_round import IN_PARTS, NO_ANSWERS, TOO_FEW, first_round_problems
+from adaptive_eval.config.first_round import IN_PARTS, NO_ANSWERS, TOO_FEW, first_round_problems, is_in_vain
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun, prepare
@@ -43,6 +43,14 @@ def prepared(
 ) -> PreparedRun:
     text = config.replace("BUDGET", budget).replace("GRADER", grader).replace("MAX", str(max_tokens))
     return prepare(config_in(text.replace("TRIALS", trials)))
+
+
+def test_gpu_hours_that_only_pay_for_the_end_of_servers_are_warned_of() -> None:
+    """Two servers with a GPU each may take 21 seconds to end, which are 42/3600 GPU hours."""
+    launched = CONFIG.replace("simulate: true", "gpus: 1, launch: {command: [serve, '{port}']}")
+    (warning,) = first_round_problems(prepared("gpu_hours: 0.0116", config=launched))
+    assert is_in_vain([warning]) and "it is 0.0116, and 0.012 are kept back" in warning
+    assert not list(first_round_problems(prepared("gpu_hours: 0.0117", config=launched)))
 
 
 def test_greedy_models_are_warned_of_unless_each_question_is_asked_once() -> None:

@@ -180,7 +180,11 @@ def test_it_goes_on_with_the_configuration_beside_it(
 def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(site: Site, full_run: FullRun) -> None:
     run, config = site.directory(), site.write(trials={"min": 3, "max": 4})
     held = [row for row in full_run.of(4) if row["model"] != "cyd" or row["question"] != "q3"]
-    taken(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config)
+    done = taken(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config)
+    assert f"\nfor more  adaptive-eval run {config}" in done.stdout
+    log = lines(site.folder / "whole.jsonl", full_run.of(4))
+    whole = taken(log, "--to", site.folder / "whole", "--config", config)
+    assert "for more" not in whole.stdout, "it has all that it would ask for"
     aside = {row["name"]: row["set_aside"] for row in site.results()["models"]}
     assert aside == {"ada": None, "bob": None, "cyd": "trials for the first look are missing"}
     assert site.run(config).exit_code in ENDED
@@ -263,6 +267,7 @@ def one_graded() -> Iterator[TrialRecord]:
 def test_grades_of_a_judge_keep_their_cost_and_their_doubt(tmp_path: Path) -> None:
     used = {"judge_prompt_tokens": 8.0, "judge_completion_tokens": 2.0, "judge_usd": 0.15, "judge_gpu_seconds": 0.0}
     judged = [replace(record, signals={**record.signals, **used}) for record in one_graded()]
+    judged[0] = replace(judged[0], category=None, signals=used, grader_error="the judge gave no verdict")
     judge = {"kind": "judge", "server": {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}}
     table = export(make_run(tmp_path, judged, grader=judge), "jsonl").path
     done = taken(table, "--to", tmp_path / "again", "--config", tmp_path / "made.yaml")
@@ -272,7 +277,10 @@ def test_grades_of_a_judge_keep_their_cost_and_their_doubt(tmp_path: Path) -> No
     assert "errors of the judge come on top" in done.output
     assert results.cost.usd == pytest.approx(12 * 0.25)
     for row in results.models:
-        assert row.grading is not None and row.grading.usd == pytest.approx(6 * 0.15)
+        assert row.grading is not None
+        in_vain = 0.0 if row.grading.in_vain is None else row.grading.in_vain.usd
+        assert row.grading.usd + in_vain == pytest.approx(6 * 0.15)
+        assert in_vain == pytest.approx(0.15 if row.name == judged[0].model else 0.0), "a failed verdict stays paid"
         assert row.usd_per_answer == pytest.approx(0.1)
 
 

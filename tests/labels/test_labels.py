@@ -231,6 +231,7 @@ def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(judg
         ("a.jsonl", '{"model": "ada", "question": "q0", "trial": -1, "label": "wrong"}', "trial a number"),
         ("a.jsonl", "no json\n{}", "line 1: is not JSON"),
         ("a.jsonl", '{"model": "ada", "question": "q0", "trial": 0, "label": "good"}', "one of correct, wrong"),
+        ("a.jsonl", "no json", "has no label: its only line is not JSON: 'no json'"),
         ("a.csv", "model,question,trial\nada,q0,0", "must have model, question, trial, label"),
         ("a.csv", "model;question;trial;label\nada;q0;0;wrong", "must separate columns by commas"),
         ("a.csv", "model,question,trial,label,label\nada,q0,0,wrong,correct", "different names for all columns"),
@@ -270,6 +271,13 @@ def test_a_file_may_be_csv_and_a_later_label_counts(directory: Path) -> None:
     labels = {at: given.label for at, given in read_labels(directory).items()}
     assert labels == {Labelled("ada", "q0", 0): "wrong", Labelled("ada", "q1", 3): "correct"}
     assert "left out: 1 label of answers that" in result.output and "such as eve, q1, trial 3" in result.output
+    assert "2 labels added; 1 earlier label of the same answer replaced\n" in result.output
+    again = CliRunner().invoke(app, ["label", str(directory), "--from", str(table)])
+    assert "2 labels added; 3 earlier labels of the same answers replaced\n" in again.output
+    for text in ("", "\n", "model,question,trial,label\n"):
+        table.write_text(text)
+        empty = CliRunner().invoke(app, ["label", str(directory), "--from", str(table)])
+        assert empty.exit_code == ExitCode.REACHED and f"{table} has no labels: none were added" in empty.output
     table.write_text("model,question,trial,label\neve,q1,3,wrong\n")
     refused = typed("label", directory, "--from", table)
     assert refused.exit_code == ExitCode.CONFIGURATION and "has only 1 label of answers that" in refused.output
@@ -279,7 +287,7 @@ def test_names_in_an_exported_table_are_read_without_its_apostrophes(tmp_path: P
     table = tmp_path / "labels.csv"
     table.write_text(csv_text(["model", "question", "trial", "label"], [["=ada", "-1", 0, "wrong"]]))
     assert "'=ada,'-1,0" in table.read_text()
-    assert [*parse_labels_file(table)] == [Labelled("=ada", "-1", 0)]
+    assert [at for at, _ in parse_labels_file(table)] == [Labelled("=ada", "-1", 0)]
 
 
 def test_labels_that_the_grader_does_not_have_are_named_and_their_answers_offered_again(directory: Path) -> None:

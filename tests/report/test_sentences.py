@@ -16,6 +16,7 @@ from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.notes import AnswersLost, Change, ServerLaunched, SettingsChanged
+from adaptive_eval.report.changes import Limit
 from adaptive_eval.report.finding import pairing_in_words, pairing_sentences
 from adaptive_eval.report.findings import find, findings_of_view
 from adaptive_eval.report.lines import Scale
@@ -73,6 +74,15 @@ ASKED = {
 }
 NOTHING_MORE = {"compares": True, "in_order": False}
 NOTHING_MORE |= dict.fromkeys(("baseline", "first", "value", "half_width", "margin"))
+
+
+def test_a_limit_below_what_is_used_is_said_in_tenths_of_seconds_and_without_powers_of_ten() -> None:
+    time, dollars = Limit("budget.wall_time", 1.0, None, 3.46394204, "s"), Limit("budget.usd", 0.00001, 2e6, 0.5)
+    assert "budget.wall_time is 1s, but this run has used 3.5s. To continue, add:\n  --set budget.wall_time=4s" in (
+        time.problem
+    )
+    assert "is 0.00001, but this run has used 0.5 (budget.usd was 2,000,000). " in dollars.problem
+    assert dollars.problem.endswith("--set budget.usd=2000000")
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES)

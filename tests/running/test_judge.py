@@ -37,7 +37,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints import connection
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.graders.asked import GraderSampling, GraderServer
+from adaptive_eval.graders.asked import GraderSampling, GraderServer, cost_in_signals
 from adaptive_eval.graders.asking import AskingPool
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -92,6 +92,7 @@ def test_a_missing_verdict_is_no_grade_and_is_requested_again(site: Site, fair_u
         grading = grading_is_told(site)
         in_vain = grading.in_vain
         assert in_vain is not None and in_vain.verdicts == len(failed)
+        assert sum(cost_in_signals(trial.signals, trial.cost).tokens for trial in failed) == in_vain.tokens
         assert " of it for the grades of " in dict(further_costs(grading, ()))["grading"]
     mended = site.finished(**settings(fair_url)).outcomes  # another address of the judge changes no meaning
     assert None not in mended.values()

@@ -226,6 +226,10 @@ def test_a_grader_that_the_run_remembers_does_not_hold_in_place_of_the_file(site
     done = regrade(site, config, "--set", "grader=")
     assert done.exit_code == ExitCode.REACHED, done.stderr
     assert json.dumps(stored_header(site.directory()).meaning["grader"]).count("exact")
+    assert "settings of an earlier start" not in site.run(config).stderr, "what a regrade undoes is undone"
+    done = regrade(site, config, "--set", "grader=contains")
+    assert done.exit_code == ExitCode.REACHED, done.stderr
+    assert "settings of an earlier start still apply (grader=contains)" in site.run(config).stderr
 
 
 @pytest.mark.slow

@@ -155,6 +155,28 @@ def test_outcomes_that_two_runs_may_share_are_mentioned(run_as: RunAs) -> None:
     assert "(R0)" not in as_text(changes_blocks(diff_runs(*[read_view(first), read_counts(first)] * 2), (0.0, 1.0)))
 
 
+@pytest.mark.slow
+def test_answers_that_an_import_shares_with_its_run_are_mentioned(site: Site, run_as: RunAs) -> None:
+    first, other = run_as("a"), run_as("b", seed=3)
+    number = sum(int(row.trials) for row in read_view(first).results.models)  # type: ignore[union-attr]
+
+    def compared(run: Path, *also: str) -> str:
+        result = CliRunner().invoke(app, ["compare", str(first), str(run), *also])
+        assert result.exit_code == 0, result.output
+        return " ".join(result.stdout.split())
+
+    for kind, sentence in (
+        ("csv", f"{number} answers count in both runs"),
+        ("npz", "logs without times were imported"),
+    ):
+        table, place = site.folder / f"t.{kind}", site.folder / kind
+        CliRunner().invoke(app, ["export", str(first), "--format", kind, "-o", str(table)])
+        assert CliRunner().invoke(app, ["import", str(table), "--to", str(place)]).exit_code == 0
+        assert sentence in compared(place) and "the intervals are too wide" in compared(place)
+    assert f"{number} answers count in both runs" in compared(first)
+    assert "the intervals are too wide" not in compared(other)
+
+
 def test_a_benchmark_is_compared_by_its_name_and_other_weights_are_mentioned(run_as: RunAs) -> None:
     """Each question is a benchmark here."""
     directory = run_as("a")

@@ -70,7 +70,7 @@ def test_what_a_judge_has_used_is_known_before_the_first_look(tmp_path: Path) ->
     judge = {"kind": "judge", "server": {"base_url": REPLICA, "model": "judge"}}
     run = Played(tmp_path / "run", prepared(tmp_path, grader=judge))
     answer = Answer("yes", "stop", 1000, REPLICA, 1.5, prompt_tokens=10, completion_tokens=20)
-    signals = {"is_correct": True, **usage_signals(Cost(15, 0.5, 2.0), 9, 6)}
+    signals = {"is_correct": True, **usage_signals(Cost(15, 0.5, 2.0), 9)}
     graded = Trial(0, 0, 0, 0, DONE, Cost(30), Cost(15, 0.5, 2.0), 1, answer=answer, grade=GradeDetails(signals))
     run.commit([graded._replace(question=at) for at in (0, 1)])
     feed = followed(run, 0)

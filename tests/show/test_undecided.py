@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from math import ceil
 
 import pytest
 from page_views import simulated_results, world
@@ -14,10 +15,10 @@ from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind
 from adaptive_eval.core.types import Cause, Lost, Reason
 from adaptive_eval.report.build import _needing_more
-from adaptive_eval.report.ending import Ending
+from adaptive_eval.report.ending import Ending, Restart
 from adaptive_eval.report.finding import finding, main_findings
 from adaptive_eval.report.labelled import LabelledModel, LabelledRun
-from adaptive_eval.report.needs import undecided_pair, undecided_sentence
+from adaptive_eval.report.needs import round_up, undecided_pair, undecided_sentence
 from adaptive_eval.report.next_steps import Advice, next_steps
 from adaptive_eval.report.results import AlarmRow, Caution, GateRow, GroupRow, PairRow, Results
 
@@ -200,6 +201,24 @@ def test_budget_that_ended_a_run_is_raised() -> None:
         (stopped, "about 4 trials per question and model in total."),
     ):
         assert (undecided_sentence(open_) or "").endswith(f" It needs {need}")
+
+
+def test_time_is_advised_for_what_is_open_and_for_servers_that_start_and_end() -> None:
+    """Two of five models need twice as many answers, 5 of 4 in all of what there is; two servers start for a minute."""
+    results = ended("rrro", Reason.GPU_TIME, 4.0)
+    results = replace(results, run=replace(results.run, active_seconds=1000.4))
+    results = replace(results, cost=replace(results.cost, counted_gpu_seconds=7200.0))
+    further = sum(max(12 * 6 - row.stored_trials, 0) for row in results.models[3:]) / results.cost.trials
+    restart = Restart(60.0, 120.0, 42.0)
+    step = advice(results, caps={"gpu_hours": 0.1, "wall_time": 10}, restart=restart)  # type: ignore[arg-type]
+    assert step.text == (
+        f"raise budget.gpu_hours to {round_up(2.0 * (1.0 + further) + (120 + 2 * 42) / 3600):.15g} and "
+        f"budget.wall_time to {ceil(1000.4 * (1.0 + further) + 60.0)}s:"
+    )
+    early = Ending(reason=Reason.GPU_TIME, results=None, trials=0, caps={"gpu_hours": 0.01}, restart=restart)
+    assert next(next_steps(early)).text.startswith(f"raise budget.gpu_hours to {round_up(0.01 + 162 / 3600)}")
+    late = Ending(reason=Reason.WALL_TIME, results=None, trials=0, caps={"wall_time": 90}, restart=restart)
+    assert next(next_steps(late)).text.startswith("raise budget.wall_time to 240s")
 
 
 def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> None:

@@ -32,7 +32,7 @@ from adaptive_eval.study.simulated import (
     simulate_run,
     tape_of_world,
 )
-from adaptive_eval.study.summary import smallest_certified_delta, smallest_differences, smallest_gap
+from adaptive_eval.study.summary import affordable_trials, smallest_certified_delta, smallest_differences, smallest_gap
 from adaptive_eval.study.timed import ServedSpans
 from adaptive_eval.study.types import median_range
 from scorio.moments import FloatArray
@@ -222,22 +222,51 @@ def test_the_smallest_delta_certifies_equals_in_four_of_five_runs() -> None:
     """delta = (b + 1.28) s with s^2 = 2 p (1 - p)/(M N): of its d, N(0, s^2), four in five lie within delta - b s."""
     base = plan(trials=Trials(min=4, max=20))
     sigma = np.sqrt(2 * 0.25 / (QUESTIONS * 20))
-    delta = smallest_certified_delta(base, level(0.5, 0.5))
+    delta = smallest_certified_delta(base, level(0.5, 0.5), 20)
     bound = delta / sigma - 1.2815516
     assert bound == pytest.approx(2.11, abs=0.03), "c of the boundary that certifies ties, at the horizon"
     assert np.mean(np.abs(np.random.default_rng(0).normal(0.0, sigma, 100_000)) + bound * sigma <= delta) == (
         pytest.approx(0.8, abs=0.005)
     )
-    assert (
-        smallest_certified_delta(replace(base, budget=Budget(trials=2 * QUESTIONS * 5)), level(0.5, 0.5)) > 1.9 * delta
-    )
-    assert smallest_certified_delta(replace(base, judging=Judging(familywise=True)), level(0.5, 0.5)) > delta
+    assert smallest_certified_delta(base, level(0.5, 0.5), 5) > 1.9 * delta
+    assert smallest_certified_delta(replace(base, judging=Judging(familywise=True)), level(0.5, 0.5), 20) > delta
+
+
+@pytest.mark.parametrize(
+    ("budget", "pays_for"),
+    [
+        (Budget(), 20.0),
+        (Budget(trials=2 * QUESTIONS * 5), 5.0),
+        (Budget(tokens=2 * QUESTIONS * 6 * 15), 6.0),
+        (Budget(usd=2 * QUESTIONS * 7 * 0.015), 7.0),
+        (Budget(gpu_seconds=2 * QUESTIONS * 8 * 4.0), 8.0),
+        (Budget(wall_seconds=QUESTIONS * 9 * 10.0 / 3), 9.0),
+    ],
+)
+def test_ties_are_forecast_for_the_trials_that_caps_pay_for(budget: Budget, pays_for: float) -> None:
+    """Two models that are right half the time: 15 tokens, 0.015 USD and 4 GPU seconds per trial, 3 slots each."""
+    capped = plan(trials=Trials(min=4, max=20), budget=budget)
+    runs = [simulate_run(capped, level(0.5, 0.5), served(2), (0, world)) for world in range(10)]
+    assert affordable_trials(capped, runs, 0) == pytest.approx(pays_for, rel=0.05)
+    limits = smallest_differences(runs, capped, [level(0.5, 0.5)])
+    assert limits.delta == smallest_certified_delta(capped, level(0.5, 0.5), affordable_trials(capped, runs, 0))
+
+
+def test_time_that_a_run_has_left_pays_for_new_trials() -> None:
+    recorded = np.full((2, QUESTIONS, 20), -1)
+    recorded[:, :, :6] = np.arange(6) % 2
+    recorded[1, :6, :6] = 0  # models that are equal so far would get no more trials
+    wall = Budget(wall_seconds=QUESTIONS * 3 * 10.0 / 3)
+    capped = plan(trials=Trials(min=4, max=20), budget=wall)
+    begun = served(2, recorded=recorded)
+    runs = [simulate_run(capped, level(0.5, 0.5), begun, (0, world)) for world in range(10)]
+    assert affordable_trials(capped, runs, 2 * QUESTIONS * 6) == pytest.approx(6 + 3, rel=0.05)
 
 
 @pytest.mark.slow
 def test_equals_are_tied_with_that_delta() -> None:
     base = plan(trials=Trials(min=4, max=20), judging=Judging(futility=None))
-    sure = replace(base, judging=Judging(delta=smallest_certified_delta(base, level(0.5, 0.5)), futility=None))
+    sure = replace(base, judging=Judging(delta=smallest_certified_delta(base, level(0.5, 0.5), 20), futility=None))
     runs = [simulate_run(sure, level(0.5, 0.5), served(2), (0, world), timed=False) for world in range(200)]
     tied = np.mean([run.comparisons[0].verdict == Verdict.TIED for run in runs])
     assert tied > 0.8 - 2 * np.sqrt(0.16 / 200)
