@@ -82,7 +82,20 @@ def need_of(results: Results, pair: PairRow) -> Need:
         if _hinges_on_unknown(results, pair):
             return _need_of_blocked(results, pair)
         return Need(NeedKind.NEW_RUN, trials=pair.trials_needed)
-    return Need(NeedKind.TRIALS, trials=pair.trials_needed if pair.verdict == Verdict.OPEN else pair.deciding_max)
+    return Need(NeedKind.TRIALS, trials=_deciding_trials(results, pair))
+
+
+def _deciding_trials(results: Results, pair: PairRow) -> float | None:
+    """Trials per question that a pair needs. If no larger `trials.max` is needed, a budget has ended it: the pair needs
+    what its difference takes."""
+    if pair.verdict == Verdict.OPEN or (pair.deciding_max or math.inf) <= results.setting("trials", "max"):
+        return pair.trials_needed if pair.trials_needed is not None else pair.deciding_max
+    return pair.deciding_max
+
+
+def trials_needed(results: Results, pair: PairRow) -> float | None:
+    """Trials per question that a pair needs; None if it is decided, needs anything else, or the number is unknown."""
+    return need_of(results, pair).trials if pair.verdict in UNDECIDED else None
 
 
 def ends_by_alarm(results: Results) -> bool:

@@ -108,6 +108,11 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     assert step.text.endswith(" and trials.max to 90:") and step.command is not None and "trials.max=90" in step.command
 
 
+def test_a_pair_that_a_cap_gave_up_needs_what_its_difference_takes() -> None:
+    sentence = undecided_sentence(ended("rrru", needs=4.0))
+    assert sentence is not None and "It needs about 4 trials per question" in sentence
+
+
 @pytest.mark.parametrize(
     ("reason", "needs", "cap", "raised"),
     [
