@@ -254,14 +254,14 @@ def find_ending(
         counted=tuple(dict.fromkeys(event.run for event in counted_runs(all_events))),
         lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
         without_reason=_describe_stop(events),
-        asked=_has_dropped_answers(events)
+        asked=has_dropped_answers(events)
         or not any(event.trials == stored for event in events_of_kind(events, RunResumed)),
         arguments=find_arguments(all_events),
         overrides=next((event.overrides or {} for event in reversed(all_events) if isinstance(event, RunBegun)), {}),
     )
 
 
-def _has_dropped_answers(events: Sequence[Event]) -> bool:
+def has_dropped_answers(events: Sequence[Event]) -> bool:
     """Whether answers were dropped, to ask for them again."""
     notices = events_of_kind(events, ServersNoticed)
     discarded = any(event.discarded for event in events_of_kind(events, AnswersLost))
@@ -271,7 +271,7 @@ def _has_dropped_answers(events: Sequence[Event]) -> bool:
 def is_asking_again(events: Sequence[Event]) -> bool:
     """Whether a start has dropped answers, to ask for them again, and none has finished since."""
     ends = [at for at, event in enumerate(events) if isinstance(event, RunFinished)]
-    return _has_dropped_answers(events[max(ends, default=0) :])
+    return has_dropped_answers(events[max(ends, default=0) :])
 
 
 def build_ended(
