@@ -414,8 +414,11 @@ class Machine:
     def _regrade_more(self) -> None:
         """Have stored answers graded as far as the caps allow now, none before one that stands earlier: of those with
         a reserve, a judge is asked about the first. Nothing is left to wait for once no verdict is."""
-        while self._to_regrade and not (self._stop or self._is_cutting_off):
+        while self._to_regrade and not (self._stop or self._is_aborted):
             answer = self._to_regrade[0]
+            if self._is_too_late(answer.trial):
+                self._put_off(self._to_regrade.popleft())
+                continue
             is_paid = self.caps.are_set and answer.trial.question in self.setting.judged
             is_too_much = is_paid and not self.caps.cover(answer.reserve)
             if is_too_much and self.counts[JUDGING]:
@@ -703,18 +706,23 @@ class Machine:
 
     def _judge_more(self) -> None:
         """Have stored answers graded, in the order in which they came, as many at a time as the grader takes."""
-        if self._stop or self._is_cutting_off:
+        if self._stop or self._is_aborted:
             return
         while self._to_judge and len(self._judging) < self.setting.verdicts_at_once:
             key = self._to_judge[0]
             trial = self.trials.get(key)
-            if trial is not None and trial.state is JUDGING and key not in self._judging:
+            if trial is not None and trial.state is JUDGING and not (key in self._judging or self._is_too_late(trial)):
                 needs_judge = trial.question in self.setting.judged
                 if needs_judge and not self.caps.allow_verdict(trial):
                     return
                 self._judging.add(key)
                 self._actions.append(JudgeAnswer(trial) if needs_judge else GradeAnswer(trial))
             self._to_judge.popleft()
+
+    def _is_too_late(self, trial: Trial) -> bool:
+        """Whether the time is over for the grade of an answer. Stored answers that no judge grades get one even then:
+        it takes nothing that is counted."""
+        return self._is_out_of_time and (not self.is_regrading or trial.question in self.setting.judged)
 
     def _on_graded(self, event: Graded) -> None:
         key, category = event.key, event.category
@@ -807,7 +815,9 @@ class Machine:
             if request.model not in stays and number not in unsent
         ]
         gradings = [key for key, trial in self.trials.items() if trial.state is GRADING]
-        self._actions.append(Cancel(requests, [*gradings, *self._judging]))
+        is_end = self._stop or self._is_aborted
+        gradings += [key for key in self._judging if is_end or self._is_too_late(self.trials[key])]
+        self._actions.append(Cancel(requests, gradings))
 
     def _on_hopeless(self, model: int) -> None:
         """Give up requests that only fail, at the end of a run."""
@@ -831,6 +841,12 @@ class Machine:
             self._is_aborted = True
             self._actions.append(Abort(kind, reasons))
             self._cancel_all()
+
+    @property
+    def has_stopped_clock(self) -> bool:
+        """Whether time is no longer counted: this start has ended, or only grades stored answers after the time is
+        over."""
+        return self.is_ended or (self.is_regrading and self._is_out_of_time)
 
     @property
     def is_quiet(self) -> bool:
