@@ -23,6 +23,7 @@ from adaptive_eval.graders.rubric import open_rubric, unsure_grades
 from adaptive_eval.machine.records import ASKED_AGAIN
 from adaptive_eval.notes import (
     AnswersLost,
+    AnswerUngraded,
     Event,
     ModelSetAside,
     RunBegun,
@@ -96,6 +97,8 @@ class Ending:
     """Its limits, by key of `budget`."""
     short_caps: Mapping[str, float] = field(default_factory=dict)
     """Those of them that do not cover what comes next, with the values that would."""
+    grader_errors: tuple[str, ...] = ()
+    """Why its last start could not grade answers: the first error of each model."""
     asked: bool = True
     """Its last start has stored an answer."""
     imported: bool = False
@@ -254,6 +257,7 @@ def find_ending(
         counted=tuple(dict.fromkeys(event.run for event in counted_runs(all_events))),
         lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
         without_reason=_describe_stop(events),
+        grader_errors=tuple(event.error for event in events_of_kind(events, AnswerUngraded)),
         asked=has_dropped_answers(events)
         or not any(event.trials == stored for event in events_of_kind(events, RunResumed)),
         arguments=find_arguments(all_events),

@@ -475,6 +475,25 @@ def test_without_a_command_steps_name_what_to_change() -> None:
     assert " matter to you (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
 
 
+@pytest.mark.parametrize(
+    ("errors", "steps"),
+    [
+        ((), ["if the grader ran out of time or its server failed, ", "if you change the grader, "]),
+        (("it is down\nmore",), ["if the grader ran out of time or its server failed, ", "if you change the grader, "]),
+        (("the judge's votes differ: {}",), ["the judge's votes differ, and none has a majority: "]),
+        (("the judge's votes differ", "it is down"), ["if the grader ran out of time", "the judge's votes differ, "]),
+    ],
+)
+def test_the_steps_for_missing_grades_follow_from_the_errors(errors: tuple[str, ...], steps: list[str]) -> None:
+    results = ended("rrrb")
+    rows = tuple(replace(row, ungraded=1) for row in results.models)
+    results = replace(results, models=rows)
+    ending = Ending(reason=Reason.OUT_OF_REACH, results=results, trials=9, grader_errors=errors)
+    texts = [step.text for step in next_steps(ending)]
+    assert [text.startswith(step) for text, step in zip(texts, steps, strict=True)] == [True] * len(steps), texts
+    assert ("(its error: it is down)" in texts[0]) is any("it is down" in error for error in errors)
+
+
 def test_answers_of_logs_are_not_asked_for_again() -> None:
     results = ended("rrrr", Reason.SETTLED)
     alarm = AlarmRow(results.models[0].name, "truncated", 9, 10, 0, 10, 5, "since answer 5, 9 of 10 answers are cut")
