@@ -122,7 +122,10 @@ def _run_sentence(event: Event) -> str | None:
             shares = ", ".join(f"{exp(score):.3g}" for score in event.scores)
             return f"without content, the verifier gives its labels A, B and C the probabilities {shares}"
         case notes.RegradingBegun():
-            return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C postpones this"
+            waiting = f"{event.trials} stored answers have no grade yet"
+            if event.late:
+                return f"{waiting}; those for a judge wait until a higher time limit is set"
+            return f"{waiting} and are graded now; Ctrl-C postpones this"
         case notes.TrialsRegraded():
             graded = (event.trials if event.so_far is None else event.so_far) - (event.failed or 0)
             of = "" if event.of is None else f" of {event.of}"
