@@ -109,8 +109,14 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
 
 
 def test_a_pair_that_a_cap_gave_up_needs_what_its_difference_takes() -> None:
-    sentence = undecided_sentence(ended("rrru", needs=4.0))
-    assert sentence is not None and "It needs about 4 trials per question" in sentence
+    """Also if no `trials.max` probably decides it, since the other model has a recorded number of answers."""
+    results = ended("rrru", needs=4.0)
+    last = replace(results.pairs[3], deciding_max=None)
+    rows = tuple(replace(row, recorded="run" if row.name == last.first else None) for row in results.models)
+    for each in (results, replace(results, pairs=(*results.pairs[:3], last), models=rows)):
+        sentence = undecided_sentence(each)
+        assert sentence is not None and "It needs about 4 trials per question" in sentence
+        assert re.fullmatch(r"raise budget\.trials to \d+:", advice(each).text)
 
 
 @pytest.mark.parametrize(
