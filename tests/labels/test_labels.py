@@ -159,7 +159,7 @@ def test_one_session_at_a_time_adds_labels_to_a_run(site: Site, ended_runs: Ende
     arguments = ["label", str(directory), "--from", str(site.folder / "a.jsonl")]
     with closing(lock_labels(directory)):
         refused = CliRunner().invoke(app, arguments)
-        assert refused.exit_code == ExitCode.FAILED and f"is being labelled in process {os.getpid()}" in refused.output
+        assert refused.exit_code == ExitCode.FAILED and f"is held by process {os.getpid()} on " in refused.output
         assert CliRunner().invoke(app, ["label", str(directory), "--show"]).exit_code == ExitCode.REACHED
     assert CliRunner().invoke(app, arguments).exit_code == ExitCode.REACHED and len(read_labels(directory)) == 1
 
