@@ -40,9 +40,10 @@ def _model_sentence(event: Event) -> str | None:
             return f"{event.model}: {event.text}" if event.model else event.text
         case notes.ReplicaLost():
             why = "" if event.reason is None else f" ({first_line(event.reason)})"
-            return f"{event.model}: {event.replica} is lost{why}; its requests go elsewhere or wait until it is back"
+            waits = "its requests go elsewhere or wait until it is back"
+            return f"{event.model or f'judge {event.judge}'}: {event.replica} is lost{why}; {waits}"
         case notes.ReplicaBack():
-            return f"{event.model}: {event.replica} is back"
+            return f"{event.model or f'judge {event.judge}'}: {event.replica} is back"
         case notes.OnlyFailures():
             kinds = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in event.errors.items())
             last = "" if event.last is None else f"; the last one: {first_line(event.last)}"
