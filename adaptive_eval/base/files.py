@@ -101,6 +101,13 @@ def read_holder(path: Path) -> Mapping[str, object]:
         os.close(descriptor)
 
 
+def held_in_words(what: Path, lock: Path) -> str:
+    """Say who holds the lock on `what`."""
+    holder = read_holder(lock)
+    who = "process {pid} on {host} since {since}".format(**holder) if holder else "another process"
+    return f"{what} is held by {who}"
+
+
 def _parse_holder(content: bytes) -> Mapping[str, object]:
     try:
         holder = json.loads(content)

@@ -82,11 +82,13 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
 
 def _greedy_models(config: RunConfig) -> Iterator[str]:
     """A warning about models that give nearly the same answer to a question every time."""
-    names = [model.name for model in config.asked if model.sampling.temperature == 0]
-    if names and config.trials.max > 1:
+    greedy = [model for model in config.asked if model.command is None and model.temperature == 0]
+    if greedy and config.trials.max > 1:
+        keys = dict.fromkeys("sampling" if model.inspect is None else "models.inspect" for model in greedy)
         yield (
-            f"at temperature 0, further answers of {first_few(names, MAX_NAMED)} to a question hardly differ from the "
-            "first, but cost as much. Set sampling.temperature, or trials.max to 1"
+            f"at temperature 0, further answers of {first_few([model.name for model in greedy], MAX_NAMED)} to a "
+            "question hardly differ from the first, but cost as much. Set "
+            f"{' and '.join(f'{key}.temperature' for key in keys)}, or trials.max to 1"
         )
 
 

@@ -145,7 +145,15 @@ class ModelConfig(EndpointConfig, CommandKeys):
     @property
     def sampled(self) -> Sampled | None:
         """How its answers are sampled; None if equal ones are normal, as of a command."""
-        return None if self.command is not None else Sampled.how(self.sampling, self.concurrency.samples_per_request)
+        return None if self.command is not None else Sampled.how(self.temperature, self.concurrency.samples_per_request)
+
+    @property
+    def temperature(self) -> float | None:
+        """The temperature of its answers, if one is set."""
+        if self.inspect is None:
+            return self.sampling.temperature
+        temperature = self.inspect_options.get("temperature")
+        return float(temperature) if isinstance(temperature, int | float) else None
 
     @property
     def longest_answer(self) -> float:

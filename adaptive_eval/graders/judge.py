@@ -137,6 +137,11 @@ class Judge(AskedGrader):
         return [(f"agreement_{number}", f"failed_votes_{number}") for number in range(1, len(self.server) + 1)]
 
     @property
+    def _requested(self) -> int:
+        """Votes that are requested on an answer."""
+        return self.votes * len(self.server)
+
+    @property
     def needs_rubric(self) -> bool:
         """Whether the configuration must declare categories, since there are too many possible scores."""
         return len(possible_scores(self.scores)) > MAX_SUMS
@@ -156,10 +161,14 @@ class Judge(AskedGrader):
     def decide(self, votes_by_server: Sequence[Sequence[Vote]], baseline: Sequence[float] = ()) -> Marks:
         errors: list[GraderError] = []
         ballots_by_server = [[*self._readable(votes, errors)] for votes in votes_by_server]
+        readable = [*chain.from_iterable(ballots_by_server)]
         try:
-            decision = self.voted([*chain.from_iterable(ballots_by_server)])
-        except GraderError as error:
-            raise (errors[0] if errors else error) from None
+            decision = self.voted(readable)
+        except GraderError:
+            if not errors:
+                raise
+            few = f"; without it, the votes have no majority ({len(readable)} of {self._requested})" if readable else ""
+            raise GraderError(f"{errors[0]}{few}") from None
         shares: dict[str, SignalValue] = {}
         if len(self.server) > 1:
             for names, votes, ballots in zip(self._panel_names, votes_by_server, ballots_by_server, strict=True):
@@ -190,10 +199,9 @@ class Judge(AskedGrader):
 
     def voted(self, votes: Sequence[Sequence[Levels]]) -> CombinedVotes:
         """The decision of the votes; raises `GraderError` if they are too few or disagree."""
-        requested = self.votes * len(self.server)
-        if 2 * len(votes) <= requested:
+        if 2 * len(votes) <= self._requested:
             raise GraderError("the judge gave too few verdicts")
-        return self.form.voted(votes, requested)
+        return self.form.voted(votes, self._requested)
 
     def _marks(self, decision: CombinedVotes) -> Marks:
         signals = {**self.make_signals(decision.levels), **decision.signals}

@@ -21,6 +21,8 @@ from adaptive_eval.graders.transcript import GradingForm, ShownTexts, shortened
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.questions.types import Question
 
+VOTES_DIFFER = "the judge's votes differ"
+"""Begins the error if no verdict has a majority."""
 VERDICT_NAME = r"^[A-Za-z0-9][A-Za-z0-9 _-]*$"
 
 
@@ -89,7 +91,7 @@ class JudgeForm(GradingForm):
             chosen = tuple(self._median(levels, field.levels) for field, levels in fields)
         elif 2 * max(counts.values()) <= requested:
             counts_by_verdict = {levels[0]: count for levels, count in counts.items()}
-            raise GraderError(f"the judge's votes differ: {counts_by_verdict}")
+            raise GraderError(f"{VOTES_DIFFER}: {counts_by_verdict}")
         else:
             chosen = counts.most_common(1)[0][0]
         return CombinedVotes(chosen, {"agreement": counts[chosen] / requested})

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import orjson
 
 from adaptive_eval.base.errors import ConfigError, StoreError
-from adaptive_eval.base.files import FileLock, read_holder, require_plain
+from adaptive_eval.base.files import FileLock, held_in_words, require_plain
 from adaptive_eval.exchange.tables.writer import unescape_formula
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judge_forms import REFERENCE, ComparisonForm
@@ -123,8 +123,8 @@ def lock_labels(directory: Path) -> FileLock:
     try:
         return FileLock.take(path)
     except BlockingIOError as error:
-        pid = read_holder(path).get("pid", "?")
-        raise StoreError(f"{directory} is being labelled in process {pid}; wait for its end, or end it") from error
+        held = held_in_words(directory / LABELS_FILE, path)
+        raise StoreError(f"{held}. Two processes cannot add labels at once: wait for it, or stop it") from error
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}; label a copy of the run") from error
 

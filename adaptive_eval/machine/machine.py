@@ -174,7 +174,8 @@ class Machine:
         self._stop = 0
         """0: go on, 1: ask nothing more, 2: cancel what is in flight."""
         self._clock = (0.0, 0.0)
-        self._is_out_of_time = False
+        self.is_out_of_time = False
+        """Whether a cap on time is reached."""
         self._refused_at = 0.0
         self._is_aborted = False
         self.is_ended = False
@@ -390,7 +391,7 @@ class Machine:
         for model, number in event.in_flight.items():
             if number:
                 self._write(self._charge_in_flight(model, number))
-        if is_unjudged and not (self._stop or self._is_out_of_time):  # the caps do not pay for their verdicts
+        if is_unjudged and not (self._stop or self.is_out_of_time):  # the caps do not pay for their verdicts
             self.controller.end_over_budget()
         self._note_settled()
         self._follow()
@@ -414,8 +415,11 @@ class Machine:
     def _regrade_more(self) -> None:
         """Have stored answers graded as far as the caps allow now, none before one that stands earlier: of those with
         a reserve, a judge is asked about the first. Nothing is left to wait for once no verdict is."""
-        while self._to_regrade and not (self._stop or self._is_cutting_off):
+        while self._to_regrade and not (self._stop or self._is_aborted):
             answer = self._to_regrade[0]
+            if self._is_too_late(answer.trial):
+                self._put_off(self._to_regrade.popleft())
+                continue
             is_paid = self.caps.are_set and answer.trial.question in self.setting.judged
             is_too_much = is_paid and not self.caps.cover(answer.reserve)
             if is_too_much and self.counts[JUDGING]:
@@ -479,7 +483,7 @@ class Machine:
 
     def _may_ask(self, model: int) -> bool:
         """Whether a request may be sent to a model now."""
-        if self._stop or self._is_out_of_time or self._is_aborted or not self.is_live:
+        if self._stop or self.is_out_of_time or self._is_aborted or not self.is_live:
             return False
         return self._is_wanted(model) and not self.controller.is_paused(self.position[model])
 
@@ -703,18 +707,23 @@ class Machine:
 
     def _judge_more(self) -> None:
         """Have stored answers graded, in the order in which they came, as many at a time as the grader takes."""
-        if self._stop or self._is_cutting_off:
+        if self._stop or self._is_aborted:
             return
         while self._to_judge and len(self._judging) < self.setting.verdicts_at_once:
             key = self._to_judge[0]
             trial = self.trials.get(key)
-            if trial is not None and trial.state is JUDGING and key not in self._judging:
+            if trial is not None and trial.state is JUDGING and not (key in self._judging or self._is_too_late(trial)):
                 needs_judge = trial.question in self.setting.judged
                 if needs_judge and not self.caps.allow_verdict(trial):
                     return
                 self._judging.add(key)
                 self._actions.append(JudgeAnswer(trial) if needs_judge else GradeAnswer(trial))
             self._to_judge.popleft()
+
+    def _is_too_late(self, trial: Trial) -> bool:
+        """Whether the time is over for the grade of an answer. Stored answers that no judge grades get one even then:
+        it takes nothing that is counted."""
+        return self.is_out_of_time and (not self.is_regrading or trial.question in self.setting.judged)
 
     def _on_graded(self, event: Graded) -> None:
         key, category = event.key, event.category
@@ -778,12 +787,12 @@ class Machine:
 
     @property
     def _is_cutting_off(self) -> bool:
-        return self._stop == 2 or self._is_out_of_time or self._is_aborted
+        return self._stop == 2 or self.is_out_of_time or self._is_aborted
 
     @property
     def _has_cancelled(self) -> bool:
         """Whether all that was in flight is cancelled: what is asked when an alarm ends the run is waited for."""
-        is_waiting = self.alarms.stopped is not None and not self._is_out_of_time and self._stop < 2
+        is_waiting = self.alarms.stopped is not None and not self.is_out_of_time and self._stop < 2
         return self._is_cutting_off and not is_waiting
 
     @property
@@ -807,7 +816,9 @@ class Machine:
             if request.model not in stays and number not in unsent
         ]
         gradings = [key for key, trial in self.trials.items() if trial.state is GRADING]
-        self._actions.append(Cancel(requests, [*gradings, *self._judging]))
+        is_end = self._stop or self._is_aborted
+        gradings += [key for key in self._judging if is_end or self._is_too_late(self.trials[key])]
+        self._actions.append(Cancel(requests, gradings))
 
     def _on_hopeless(self, model: int) -> None:
         """Give up requests that only fail, at the end of a run."""
@@ -822,8 +833,8 @@ class Machine:
         budget = self.setting.plan.budget
         wall, gpu = budget.wall_seconds, budget.held_gpu_seconds
         is_over = (wall is not None and elapsed >= wall) or (gpu is not None and held >= gpu)
-        if is_over and not self._is_out_of_time:
-            self._is_out_of_time = True
+        if is_over and not self.is_out_of_time:
+            self.is_out_of_time = True
             self._cancel_all()
 
     def _abort(self, kind: AbortKind, reasons: dict[int, str]) -> None:
@@ -831,6 +842,12 @@ class Machine:
             self._is_aborted = True
             self._actions.append(Abort(kind, reasons))
             self._cancel_all()
+
+    @property
+    def has_stopped_clock(self) -> bool:
+        """Whether time is no longer counted: this start has ended, or only grades stored answers after the time is
+        over."""
+        return self.is_ended or (self.is_regrading and self.is_out_of_time)
 
     @property
     def is_quiet(self) -> bool:
@@ -854,12 +871,12 @@ class Machine:
         if self.is_regrading:
             self._actions.append(Finish(None))
             return
-        if not (self._stop or self._is_out_of_time or self._is_finished):
+        if not (self._stop or self.is_out_of_time or self._is_finished):
             if self._is_waiting:
                 return
             self.controller.end_over_budget()  # nothing is in flight, and no trial fits
             self._follow()
-        if self._is_out_of_time:
+        if self.is_out_of_time:
             self.controller.tick(*self._clock)
             self._tell_rows(())  # a last search may have found repeated answers
             self._follow()

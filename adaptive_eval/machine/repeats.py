@@ -27,7 +27,6 @@ from zlib import crc32
 import numpy as np
 
 from adaptive_eval.core.answer_kinds import AnswerKind
-from adaptive_eval.endpoints.types import Sampling
 from adaptive_eval.machine.trial import AnswerFacts, Trial
 
 MAX_QUESTIONS = 100
@@ -53,9 +52,9 @@ class Sampled(NamedTuple):
     """The most of them that one request asks for."""
 
     @classmethod
-    def how(cls, sampling: Sampling, together: int) -> Self | None:
-        """How by these settings; None for greedy sampling, whose answers may all be equal."""
-        temperature = UNKNOWN_TEMPERATURE if sampling.temperature is None else sampling.temperature
+    def how(cls, temperature: float | None, together: int) -> Self | None:
+        """How at this temperature, None if it is unknown; None for greedy sampling, whose answers may all be equal."""
+        temperature = UNKNOWN_TEMPERATURE if temperature is None else temperature
         return cls(temperature, together) if temperature else None
 
 

@@ -104,7 +104,7 @@ class ServerWatch:
         for judge, stats in servers.items():
             troubles = self._grader_troubles.setdefault(judge, ModelTroubles())
             for event in troubles.events(stats, stats.prompt_tokens, now):
-                if isinstance(event, OnlyFailures):
+                if isinstance(event, OnlyFailures | ReplicaLost | ReplicaBack):
                     yield note_of(replace(event, judge=judge), {})
         for notice in list(notices)[self._grading_notices :]:
             self._grading_notices += 1

@@ -127,6 +127,13 @@ class AnswerMeans(NamedTuple):
     """None without a price, too."""
     tokens: float | None
     seconds: float | None
+    gpu_seconds: float | None
+    """Of requests; None without GPUs, too."""
+
+    def usd_with_gpus(self, gpu_hour: float | None) -> float | None:
+        """The price with that of GPU time, where an hour of a GPU has this price."""
+        gpu_usd = (self.gpu_seconds or 0.0) * (gpu_hour or 0.0) / 3600.0
+        return (self.usd or 0.0) + gpu_usd if gpu_usd else self.usd
 
 
 NO_ANSWER = AnswerKind.TIMED_OUT | AnswerKind.UNANSWERED
@@ -144,7 +151,8 @@ class TrialUsage:
     usd: float = 0.0
     gpu_seconds: float = 0.0
     answers_usd: float = 0.0
-    """Without grades."""
+    """Without grades, as `answers_gpu_seconds`."""
+    answers_gpu_seconds: float = 0.0
     counted: int = 0
     """Answers whose tokens are known; imported ones may lack them, as well as their time."""
     completion_tokens: int = 0
@@ -172,6 +180,7 @@ class TrialUsage:
         self.usd += usd + verdict.usd
         self.gpu_seconds += gpu_seconds + verdict.gpu_seconds
         self.answers_usd += usd
+        self.answers_gpu_seconds += gpu_seconds
         kinds = trial.kinds
         if verdict is not NO_COST and any(verdict):
             is_useful = trial.category is not None
@@ -215,6 +224,7 @@ class TrialUsage:
             usd=usd / self.priced if self.priced and usd > 0.0 else None,
             tokens=self.completion_tokens / self.counted if self.counted else None,
             seconds=self.seconds / self.timed if self.timed else None,
+            gpu_seconds=self.answers_gpu_seconds / self.timed if self.timed and self.answers_gpu_seconds else None,
         )
 
     def copy(self) -> "TrialUsage":

@@ -66,16 +66,6 @@ def events_of_kind(events: Sequence[Event], kind: type[EventT]) -> list[EventT]:
     return [event for event in events if isinstance(event, kind)]
 
 
-def were_answers_awaited(events: Sequence[Event], model: str) -> bool:
-    """Whether each earlier start with this model had received all its answers when it ended, and none was killed."""
-    starts_and_ends = [start for start in events if isinstance(start, RunBegun | RunFinished | RunStopped)]
-    for start, next_event in pairwise(starts_and_ends):
-        had_model = isinstance(start, RunBegun) and model in (start.longest_prompts or (model,))
-        if had_model and (isinstance(next_event, RunBegun) or model not in (next_event.waited_for or ())):
-            return False
-    return True
-
-
 def count_kills(events: Sequence[Event]) -> int:
     """The number of starts that recorded no end before the next start."""
     starts_and_ends = [event for event in events if isinstance(event, RunBegun | RunFinished | RunStopped)]

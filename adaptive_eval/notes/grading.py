@@ -21,6 +21,8 @@ class RegradingBegun(Event, kind="regrading"):
     """Ungraded answers are graded again before the run goes on; reported, not stored."""
 
     trials: int = 0
+    late: bool | None = optional_field()
+    """Whether the time limit is reached, so that judges are not asked."""
 
 
 @dataclass(frozen=True, slots=True)

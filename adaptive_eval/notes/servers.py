@@ -18,11 +18,14 @@ class ModelSetAside(Event, kind="set_aside"):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLost(Event, kind="replica_lost"):
-    """One of a model's servers has been failing for a while."""
+    """One of the servers of a model, or of a judge, has been failing for a while."""
 
     model: str
+    """Empty for a judge."""
     replica: str
     reason: str | None = optional_field()
+    judge: str | None = optional_field()
+    """As in `OnlyFailures`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,10 @@ class ReplicaBack(Event, kind="replica_back"):
     """A lost server answers again."""
 
     model: str
+    """Empty for a judge."""
     replica: str
+    judge: str | None = optional_field()
+    """As in `OnlyFailures`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,7 +256,7 @@ def _model_row(
         unsure=row.unsure,
         grading=grading_cost([usage.grading]),
         labels=0 if with_labels is None else with_labels.labels,
-        usd_per_answer=means.usd,
+        usd_per_answer=means.usd_with_gpus(snapshot.plan.objective.gpu_hour),
         tokens_per_answer=means.tokens,
         seconds_per_answer=means.seconds,
     )

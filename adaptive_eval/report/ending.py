@@ -25,6 +25,7 @@ from adaptive_eval.graders.rubric import open_rubric, unsure_grades
 from adaptive_eval.machine.records import ASKED_AGAIN
 from adaptive_eval.notes import (
     AnswersLost,
+    AnswerUngraded,
     Event,
     ModelSetAside,
     RunBegun,
@@ -112,6 +113,8 @@ class Ending:
     short_caps: Mapping[str, float] = field(default_factory=dict)
     """Those of them that do not cover what comes next, with the values that would."""
     restart: Restart = Restart()
+    grader_errors: tuple[str, ...] = ()
+    """Why its last start could not grade answers: the first error of each model."""
     asked: bool = True
     """Its last start has stored an answer."""
     imported: bool = False
@@ -272,7 +275,8 @@ def find_ending(
         counted=tuple(dict.fromkeys(event.run for event in counted_runs(all_events))),
         lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
         without_reason=_describe_stop(events),
-        asked=_has_dropped_answers(events)
+        grader_errors=tuple(event.error for event in events_of_kind(events, AnswerUngraded)),
+        asked=has_dropped_answers(events)
         or not any(event.trials == stored for event in events_of_kind(events, RunResumed)),
         arguments=find_arguments(all_events),
         overrides={} if (command := newest_command(all_events)) is None else command.overrides or {},
@@ -287,7 +291,7 @@ def _restart(config: RunConfig, events: Sequence[Event]) -> Restart:
     return Restart(max(seconds, default=0.0), gpu_seconds, ending_gpu_seconds(config.models, config.serving_groups))
 
 
-def _has_dropped_answers(events: Sequence[Event]) -> bool:
+def has_dropped_answers(events: Sequence[Event]) -> bool:
     """Whether answers were dropped, to ask for them again."""
     notices = events_of_kind(events, ServersNoticed)
     discarded = any(event.discarded for event in events_of_kind(events, AnswersLost))
@@ -297,7 +301,7 @@ def _has_dropped_answers(events: Sequence[Event]) -> bool:
 def is_asking_again(events: Sequence[Event]) -> bool:
     """Whether a start has dropped answers, to ask for them again, and none has finished since."""
     ends = [at for at, event in enumerate(events) if isinstance(event, RunFinished)]
-    return _has_dropped_answers(events[max(ends, default=0) :])
+    return has_dropped_answers(events[max(ends, default=0) :])
 
 
 def build_ended(

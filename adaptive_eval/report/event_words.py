@@ -41,9 +41,10 @@ def _model_sentence(event: Event) -> str | None:
             return f"{event.model}: {event.text}" if event.model else event.text
         case notes.ReplicaLost():
             why = "" if event.reason is None else f" ({first_line(event.reason)})"
-            return f"{event.model}: {event.replica} is lost{why}; its requests go elsewhere or wait until it is back"
+            waits = "its requests go elsewhere or wait until it is back"
+            return f"{event.model or f'judge {event.judge}'}: {event.replica} is lost{why}; {waits}"
         case notes.ReplicaBack():
-            return f"{event.model}: {event.replica} is back"
+            return f"{event.model or f'judge {event.judge}'}: {event.replica} is back"
         case notes.OnlyFailures():
             kinds = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in event.errors.items())
             last = "" if event.last is None else f"; the last one: {first_line(event.last)}"
@@ -123,7 +124,10 @@ def _run_sentence(event: Event) -> str | None:
             shares = ", ".join(plain_number(exp(score), 3) for score in event.scores)
             return f"without content, the verifier gives its labels A, B and C the probabilities {shares}"
         case notes.RegradingBegun():
-            return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C postpones this"
+            waiting = f"{event.trials} stored answers have no grade yet"
+            if event.late:
+                return f"{waiting}; those for a judge wait until a higher time limit is set"
+            return f"{waiting} and are graded now; Ctrl-C postpones this"
         case notes.TrialsRegraded():
             graded = (event.trials if event.so_far is None else event.so_far) - (event.failed or 0)
             of = "" if event.of is None else f" of {event.of}"

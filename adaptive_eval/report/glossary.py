@@ -120,8 +120,8 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "per_answer": Term(
         "Per answer",
-        "The mean price (without grading), completion tokens and seconds of one answer, from the request to the "
-        "complete answer or the results of its batch.",
+        "The mean price (without grading, and with GPU time if `objective.gpu_hour` prices it), completion tokens and "
+        "seconds of one answer, from the request to the complete answer or the results of its batch.",
     ),
     "server_time": Term(
         "Server time",

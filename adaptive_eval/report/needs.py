@@ -82,7 +82,20 @@ def need_of(results: Results, pair: PairRow) -> Need:
         if _hinges_on_unknown(results, pair):
             return _need_of_blocked(results, pair)
         return Need(NeedKind.NEW_RUN, trials=pair.trials_needed)
-    return Need(NeedKind.TRIALS, trials=pair.trials_needed if pair.verdict == Verdict.OPEN else pair.deciding_max)
+    return Need(NeedKind.TRIALS, trials=_deciding_trials(results, pair))
+
+
+def _deciding_trials(results: Results, pair: PairRow) -> float | None:
+    """Trials per question that a pair needs. If `trials.max` is enough, a budget has ended it: the pair needs what its
+    difference takes."""
+    if pair.verdict == Verdict.OPEN or (pair.deciding_max or 0.0) <= results.setting("trials", "max"):
+        return pair.trials_needed if pair.trials_needed is not None else pair.deciding_max
+    return pair.deciding_max
+
+
+def trials_needed(results: Results, pair: PairRow) -> float | None:
+    """Trials per question that a pair needs; None if it is decided, needs anything else, or the number is unknown."""
+    return need_of(results, pair).trials if pair.verdict in UNDECIDED else None
 
 
 def ends_by_alarm(results: Results) -> bool:
@@ -159,9 +172,10 @@ def _is_decidable(results: Results, pair: PairRow) -> bool:
     """Whether further trials of this run can decide a pair."""
     if pair.verdict == Verdict.OPEN:
         return True
-    if pair.deciding_max is None:
+    largest = results.setting("trials", "max") or 1
+    if pair.deciding_max is None and (pair.trials_needed or math.inf) > largest:  # else a budget has ended it
         return False
-    per_question = results.max_trials_per_model / (results.setting("trials", "max") or 1)
+    per_question = results.max_trials_per_model / largest
     both = (pair.trials_needed or 0.0) * per_question if pair.by_trial else 0.0
     recorded = (row for row in results.models if row.recorded and row.name in (pair.first, pair.second))
     return all(row.trials >= both for row in recorded)

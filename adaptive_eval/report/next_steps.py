@@ -11,7 +11,7 @@ from itertools import count, pairwise
 from pathlib import Path, PurePath
 from types import MappingProxyType
 
-from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode, first_line
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.base.numbers import plain_number
 from adaptive_eval.config.load import CONFIGURATIONS
@@ -19,6 +19,7 @@ from adaptive_eval.core import Reason
 from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
 from adaptive_eval.core.conclusions import MAX_TIMES, MAX_TRIALS
 from adaptive_eval.core.types import Cause
+from adaptive_eval.graders.judge_forms import VOTES_DIFFER
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.gate import UNDECIDED
@@ -236,9 +237,13 @@ def _grade_again(ending: Ending) -> Iterator[Advice]:
     if ending.short_caps:
         yield from _raise_limits(ending)
         return
-    slow = "if the grader ran out of time or its server failed, raise grading.timeout or fix that server, then"
-    yield _step(ending, slow)
-    yield _regrade(ending, "if you change the grader")
+    others = [error for error in ending.grader_errors if VOTES_DIFFER not in error]
+    if others or not ending.grader_errors:
+        error = f" (its error: {safe_line(first_line(others[0]))})" if others else ""
+        slow = "if the grader ran out of time or its server failed, raise grading.timeout or fix that server"
+        yield _step(ending, f"{slow}{error}, then")
+    no_majority = f"{VOTES_DIFFER}, and none has a majority: if you add votes or a judge"
+    yield _regrade(ending, "if you change the grader" if len(others) == len(ending.grader_errors) else no_majority)
 
 
 def _restore_models(ending: Ending) -> Iterator[Advice]:

@@ -127,7 +127,8 @@ class ModelRow:
     """Answers in the score, without R0, whose grade could be another: incomplete ones, and in a gate empty ones, that
     are not certainly right and that the rubric does not name."""
     usd_per_answer: float | None = None
-    """Mean price of its answers, without their grades; None without a price."""
+    """Mean price of its answers, without their grades, and with GPU time under objective.gpu_hour; None without a
+    price."""
     tokens_per_answer: float | None = None
     """Mean completion tokens of its answers; None if unknown, as of imported answers without them."""
     seconds_per_answer: float | None = None

@@ -232,7 +232,7 @@ class Driver:
                     self._draft = self._reporter.draft(machine, is_over=is_over)
                 case Finish():
                     finished = action
-        if machine.is_ended:
+        if machine.has_stopped_clock:
             self._clock.stop()
         if asked is not None and not machine.in_flight[asked.model]:
             self._clock.on_quiet(asked.model)

@@ -249,7 +249,9 @@ class _Regrading:
         if config.plug_ins:
             return None
         machine = replay_stored(self._store.reader, config, self._questions)
-        machine.waited_before = awaited_models(self._reader.events(), self._store.reader.models())
+        machine.waited_before = awaited_models(
+            self._reader.events(), self._store.reader.models(), self._reader.trial_count()
+        )
         machine.count_overrun()
         return machine
 

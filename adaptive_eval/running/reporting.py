@@ -41,7 +41,8 @@ def _make_report(store: RunStore) -> None:
     looks = missing_looks(machine, reader)  # if settings changed in a start that was killed before a look
     # what the machine would do now is not done: only why the run has ended is wanted
     machine.handle(Tick(reader.log.elapsed, sum(time.gpu_seconds for time in reader.held_times().values())))
-    machine.handle(Opened(last=store.last_seq, waited=awaited_models(events, log.models())))
+    waited = awaited_models(events, log.models(), reader.trial_count())
+    machine.handle(Opened(last=store.last_seq, waited=waited))
     labels = read_run_labels(reader, setup.config, setup.roster)
     reporter = Reporter(setup.config, setup.questions, reader.log.created, lambda: labels)
     draft = reporter.draft(machine, is_over=not was_killed(events))

@@ -217,7 +217,10 @@ async def _regrade(driver: Driver, setting: Setting, reserve_of: ReserveOf, aske
     ungraded = dict[int, tuple[str, str]]()
     total, graded, failed = reader.ungraded_count(roster), 0, 0
     if total:
-        driver.observer.on_note(Note(REGRADING, None, {"trials": total}))
+        clock = Machine(setting)
+        clock.handle(driver.tick(clock))
+        late = {"late": True} if clock.is_out_of_time and setting.judged else {}
+        driver.observer.on_note(Note(REGRADING, None, {"trials": total, **late}))
     spent, unpaid = (_spent(reader, roster, asked) if total else NO_COST), NO_COST
     while not driver.stops and (rows := list(islice(waiting, AT_A_TIME))):
         answers = []

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 from adaptive_eval.base.seeds import trial_seed
 from adaptive_eval.config.prepare import PreparedRun, StoredSetup, make_roster, seed_base, stored_setup
@@ -15,12 +16,12 @@ from adaptive_eval.machine.events import Setting
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import LookTaken, SettingsEffect, SettingsEnd
 from adaptive_eval.machine.replay import Stage, replay
-from adaptive_eval.notes import were_answers_awaited
+from adaptive_eval.notes import RunBegun, RunFinished, RunStopped
 from adaptive_eval.notes.event import Event
-from adaptive_eval.notes.lives import RunResumed
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.changes import effect_of_changes
+from adaptive_eval.report.ending import has_dropped_answers
 from adaptive_eval.report.looks import plain_look
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.running.beginning import stored_plan
@@ -102,9 +103,21 @@ def stages_of_run(reader: RunReader, events: Sequence[Event], config: RunConfig,
     return stages
 
 
-def awaited_models(events: Sequence[Event], models: Mapping[str, int]) -> list[int]:
-    """The numbers of the models of which all that was asked in earlier starts has come."""
-    return [number for name, number in models.items() if were_answers_awaited([*events, RunResumed()], name)]
+def awaited_models(events: Sequence[Event], models: Mapping[str, int], trials: int) -> list[int]:
+    """The numbers of the models of which all that was asked in earlier starts has come: each of these had received it
+    when it ended, or has stored no trial, so that no slow answer is left out. `trials`: those stored now."""
+    starts = [at for at, event in enumerate(events) if isinstance(event, RunBegun)]
+    left_out = set[str]()
+    for start, following in pairwise([*starts, len(events)]):
+        begun, since = events[start], events[start:following]
+        assert isinstance(begun, RunBegun)
+        later = events[following] if following < len(events) else None
+        if (later.trials if isinstance(later, RunBegun) else trials) == begun.trials and not has_dropped_answers(since):
+            continue
+        ends = [event for event in since if isinstance(event, RunFinished | RunStopped)]
+        waited_for = ends[0].waited_for or () if ends else ()
+        left_out.update({*(begun.longest_prompts or models)} - {*waited_for})
+    return [number for name, number in models.items() if name not in left_out]
 
 
 def replay_stored(log: LogReader, config: RunConfig, questions: Sequence[Question]) -> Machine:

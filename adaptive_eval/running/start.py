@@ -221,7 +221,9 @@ class _Start:
         """Bring the machine to the end of the log, and drive it to its end; None if the start was stopped before."""
         reserve = _grade_reserve(driver.grading, prepared)
         stages = stages_of_run(reader, status.events, prepared.config, setting)
-        waited = awaited_models(status.events, dict(zip(prepared.models, setting.roster, strict=True)))
+        waited = awaited_models(
+            status.events, dict(zip(prepared.models, setting.roster, strict=True)), reader.trial_count()
+        )
         try:
             machine, first = await begin(
                 driver,

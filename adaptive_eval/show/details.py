@@ -24,7 +24,7 @@ from adaptive_eval.report.finding import (
 from adaptive_eval.report.gate import gate_terms
 from adaptive_eval.report.glossary import GLOSSARY
 from adaptive_eval.report.lines import Scale, amount, count, duration, minute, several
-from adaptive_eval.report.needs import UNDECIDED, need_of, needed_in_words
+from adaptive_eval.report.needs import UNDECIDED, needed_in_words, trials_needed
 from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.records import ReplicaTraffic
 from adaptive_eval.report.report_rows import BENCHMARK
@@ -207,7 +207,7 @@ def comparison_blocks(results: Results) -> Iterator[Block]:
 
 def _comparison_cells(results: Results, pair: PairRow) -> list[str]:
     open_, scale = pair.verdict in UNDECIDED, Scale.of(results.weights)
-    needed = need_of(results, pair).trials if open_ else None
+    needed = trials_needed(results, pair)
     gate = next((row for row in results.gate if row.model in (pair.first, pair.second)), None)
     model, over, other = (pair.first, "over", pair.second) if gate is None else (gate.model, "against", gate.baseline)
     return [

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from adaptive_eval.base.errors import NEW_RUN, RunLocked, StoreError
-from adaptive_eval.base.files import FileLock, is_locked, make_folder, read_holder
+from adaptive_eval.base.files import FileLock, held_in_words, is_locked, make_folder, read_holder
 from adaptive_eval.store.errors import DATABASE_FILE
 
 LOCK_FILE = "lock"
@@ -33,10 +33,8 @@ def lock_run(directory: Path) -> FileLock:
         except OSError as error:
             hint = "fix that, or choose another --run-dir"
             raise StoreError(f"cannot write {path}: {error.strerror}; {hint}") from error
-    holder = read_holder(path)
-    who = "process {pid} on {host} since {since}".format(**holder) if holder else "another process"
     raise RunLocked(
-        f"{directory} is held by {who}. Two processes cannot write one run: "
+        f"{held_in_words(directory, path)}. Two processes cannot write one run: "
         "wait for it, stop it, or start another run with --run-dir"
     )
 

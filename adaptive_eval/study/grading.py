@@ -8,10 +8,12 @@ import numpy as np
 
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.core.policies import WEIGHTED
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import gpu_share
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
+from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.records import JudgeUse
 from adaptive_eval.study.pilot import BYTES_PER_TOKEN, GUESSED_SHARE, GUESSED_TOKENS_PER_SECOND, AnswerUsage
@@ -35,7 +37,7 @@ def expected_grade(
 ) -> ExpectedGrade:
     """Expected cost of a grade; empty if no model is asked for it. `seen`: usage of grades in `source`.
 
-    If only some benchmarks have a judge, its share of the answers is their share of the questions.
+    If only some benchmarks have a judge, it grades their share of the answers.
     """
     expected = ExpectedGrade()
     for benchmark, grader in graders_that_ask(prepared.config.grader).items():
@@ -46,11 +48,20 @@ def expected_grade(
         else:
             cost = _guessed_cost(questions, grader, usage)
             remark = f"a grade is guessed to take {cost.tokens:,} tokens of the {grader.kind}, whose replies are short"
-        share = len(questions) / len(prepared.questions)
+        share = share_of_answers(prepared, benchmark)
         cost = Cost(round(share * cost.tokens), share * cost.usd, share * cost.gpu_seconds)
         expected = ExpectedGrade(expected.cost.plus(cost), (*expected.remarks, remark))
     untimed = ("times do not include grading: a slow judge makes the run longer",) if expected.remarks else ()
     return expected._replace(remarks=(*expected.remarks, *untimed))
+
+
+def share_of_answers(prepared: PreparedRun, benchmark: str) -> float:
+    """About the share of a benchmark's questions in all answers; the policy asks more about those with more weight."""
+    trials, weights = prepared.config.trials, prepared.plan.bench.question_weights
+    if weights is None or trials.policy != WEIGHTED.name or trials.min == trials.max:
+        return len(benchmark_questions(benchmark, prepared.questions)) / len(prepared.questions)
+    asked = [not benchmark or benchmark_named(question.id) == benchmark for question in prepared.questions]
+    return float(weights[asked].sum() / weights.sum())
 
 
 def _cost_in_pilot(grader: AskedGrader, seen: JudgeUse) -> Cost:

@@ -1,6 +1,7 @@
 """Caps that do not bear the first round are told before anything is asked, with the sums and settings that mend it."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from adaptive_eval.config.first_round import IN_PARTS, NO_ANSWERS, TOO_FEW, firs
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun, prepare
+from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.report.results_file import read_results
 
 CONFIG = """
@@ -59,6 +61,18 @@ def test_greedy_models_are_warned_of_unless_each_question_is_asked_once() -> Non
     assert "answers of one, two to a question hardly differ" in warning
     assert not list(first_round_problems(prepared("wall_time: 1h", trials="{min: 1, max: 1}", config=greedy)))
     assert not list(first_round_problems(prepared("wall_time: 1h")))
+
+
+@pytest.mark.parametrize("temperature", [0, 0.0, 0.6])
+def test_a_model_of_inspect_has_the_temperature_of_its_options(temperature: float) -> None:
+    run = prepared("wall_time: 1h")
+    inspect = {"model": "openai/gpt-x", "temperature": temperature}
+    model = ModelConfig(name="one", model="x", base_url="http://127.0.0.1:9/v1", inspect=inspect)
+    asked = replace(run, config=run.config.model_copy(update={"models": (model, run.config.models[1])}))
+    warnings = [*first_round_problems(asked)]
+    assert (model.sampled is None) is (temperature == 0)
+    assert len(warnings) == (temperature == 0)
+    assert all("answers of one to a question" in text and "models.inspect.temperature" in text for text in warnings)
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_one_session_at_a_time_adds_labels_whoever_has_the_run(
     arguments = ["label", directory, "--from", file]
     with closing(lock_labels(directory)):
         refused = typed(*arguments)
-        assert refused.exit_code == ExitCode.FAILED and f"is being labelled in process {os.getpid()}" in refused.output
+        assert refused.exit_code == ExitCode.FAILED and f"is held by process {os.getpid()} on " in refused.output
         assert typed("label", directory, "--show").exit_code == ExitCode.REACHED
     assert typed(*arguments).exit_code == ExitCode.REACHED and len(read_labels(directory)) == 1
     # another process takes the run after `label` has seen that nobody holds it
@@ -272,11 +272,11 @@ def test_a_file_may_be_csv_and_a_later_label_counts(directory: Path) -> None:
     assert labels == {Labelled("ada", "q0", 0): "wrong", Labelled("ada", "q1", 3): "correct"}
     assert "left out: 1 label of answers that" in result.output and "such as eve, q1, trial 3" in result.output
     assert "2 labels added; 1 earlier label of the same answer replaced\n" in result.output
-    again = CliRunner().invoke(app, ["label", str(directory), "--from", str(table)])
+    again = typed("label", directory, "--from", table)
     assert "2 labels added; 3 earlier labels of the same answers replaced\n" in again.output
     for text in ("", "\n", "model,question,trial,label\n"):
         table.write_text(text)
-        empty = CliRunner().invoke(app, ["label", str(directory), "--from", str(table)])
+        empty = typed("label", directory, "--from", table)
         assert empty.exit_code == ExitCode.REACHED and f"{table} has no labels: none were added" in empty.output
     table.write_text("model,question,trial,label\neve,q1,3,wrong\n")
     refused = typed("label", directory, "--from", table)

@@ -2,9 +2,9 @@
 
 from itertools import count
 
-from adaptive_eval.endpoints.types import EndpointStats
+from adaptive_eval.endpoints.types import EndpointStats, ReplicaStats
 from adaptive_eval.machine.clocks import ClockedModel, HeldTime, RunClock
-from adaptive_eval.machine.troubles import RETRYING_SECONDS, ServerWatch
+from adaptive_eval.machine.troubles import LOST_SECONDS, RETRYING_SECONDS, ServerWatch
 
 SHARED, OWN = "http://one:8000/v1", "http://two:8000/v1"
 
@@ -31,6 +31,19 @@ def test_the_time_of_an_address_is_shared_only_while_several_models_hold_it() ->
 def test_a_model_at_several_addresses_has_the_mean_of_its_shares() -> None:
     times = held({"ada": (SHARED, OWN), "bob": (SHARED,)}, {"ada": (0, 40), "bob": (0, 40)})
     assert {name: row.seconds for name, row in times.items()} == {"ada": 30.0, "bob": 20.0}
+
+
+def test_a_lost_server_of_a_judge_is_named_with_its_judge() -> None:
+    watch = ServerWatch()
+
+    def events(now: float, *, healthy: bool) -> list[tuple[str, object, object]]:
+        stats = EndpointStats(replicas=(ReplicaStats("http://a/v1", healthy, 0, 8, "" if healthy else "refused"),))
+        notes = watch.grading_notes((), {"strict": stats}, now)
+        return [(note.kind, note.body["judge"], note.body.get("reason")) for note in notes]
+
+    assert events(0.0, healthy=False) == []
+    assert events(LOST_SECONDS, healthy=False) == [("replica_lost", "strict", "refused")]
+    assert events(LOST_SECONDS, healthy=True) == [("replica_back", "strict", None)]
 
 
 def test_a_judge_of_which_all_requests_fail_is_told_once_until_it_replies() -> None:

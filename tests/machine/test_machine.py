@@ -275,6 +275,21 @@ def test_stored_answers_wait_in_their_order_for_room_under_the_caps() -> None:
     assert asked == [trial.key for trial in stored[:3]]
 
 
+def test_stored_answers_are_graded_after_the_time_is_over_but_by_no_judge() -> None:
+    played = Played(replace(setting(budget=Budget(wall_seconds=9.0)), judged=frozenset({1}), verdicts_at_once=1))
+    stored = [Trial(0, question, 0, 0, JUDGING) for question in (0, 1, 2)]
+    played.disk.write(*stored)
+    played.machine.seq = played.disk.last
+    rows = [events.Ungraded(seq, trial, NO_COST) for seq, trial in enumerate(stored, 1)]
+    played.do(events.Tick(9.0, 0.0), events.Regrade(rows))
+    assert played.machine.has_stopped_clock
+    played.do(events.Graded(stored[0].key, 1))
+    played.do(events.Graded(stored[2].key, 1))
+    assert [trial.key for _, trial in played.disk.ungraded()] == [stored[1].key]
+    assert isinstance(played.others[-1], events.Finish)
+    assert not any(isinstance(action, events.JudgeAnswer) for action in played.others)
+
+
 def test_trials_without_rows_of_a_killed_start_are_charged_at_the_mean() -> None:
     played = opened(setting())
     request = played.sent.pop()

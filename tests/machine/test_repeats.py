@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
-from adaptive_eval.endpoints.types import Answer, Sampling
+from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.machine.alarms import Alarms, AlarmSettings, StopOn, alarm_note
 from adaptive_eval.machine.facts import MAX_SIZE, answer_digest
 from adaptive_eval.machine.records import IMPORTED, Note
@@ -180,7 +180,7 @@ def test_a_few_questions_are_watched_whatever_the_order_of_questions() -> None:
 
 @pytest.mark.parametrize(("temperature", "assumed"), [(0.0, None), (None, 0.5), (0.7, 0.7)])
 def test_the_temperature_that_samples_are_assumed_to_have(temperature: float | None, assumed: float | None) -> None:
-    assert Sampled.how(Sampling(temperature=temperature), 2) == (None if assumed is None else Sampled(assumed, 2))
+    assert Sampled.how(temperature, 2) == (None if assumed is None else Sampled(assumed, 2))
 
 
 @pytest.mark.parametrize(("text", "reasoning", "counts"), [("\n", None, False), ("", " ", False), ("", "hm", True)])

@@ -19,13 +19,14 @@ from stored_runs import events_in, stored_results
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
-from adaptive_eval.notes import RunFinished, RunStopped
+from adaptive_eval.notes import AnswersLost, Event, RunFinished, RunResumed, RunStarted, RunStopped
 from adaptive_eval.report.looks import read_look
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.rescore import rescore
 from adaptive_eval.report.results import UNJUDGED_FORMAT
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run
+from adaptive_eval.running.settings_of_run import awaited_models
 from adaptive_eval.simulate.server import SimulatedServer, serving
 
 TRIALS = {"min": 4, "max": 30}
@@ -63,6 +64,30 @@ def test_scores_of_a_killed_run_count_only_judged_answers(site: Site) -> None:
     assert ended(directory).waited_for is None
     assert site.results("cut")["run"]["kills"] == 1
     assert {name: row["trials"] for name, row in models_of(directory).items()} == judged_trials(directory)
+
+
+WAITED, LOST = RunStopped(waited_for=("a", "b")), AnswersLost("a", 2, discarded=True)
+
+
+@pytest.mark.parametrize(
+    ("events", "awaited"),
+    [
+        ([RunStarted(0), WAITED], [0, 1]),
+        ([RunStarted(0), RunStopped(waited_for=("b",))], [1]),
+        ([RunStarted(0)], []),
+        ([RunStarted(0), WAITED, RunResumed(40)], [0, 1]),
+        ([RunStarted(0), WAITED, RunResumed(40), RunStopped()], [0, 1]),
+        ([RunStarted(0), WAITED, RunResumed(30)], []),
+        ([RunStarted(0), WAITED, RunResumed(30), RunResumed(40)], []),
+        ([RunStarted(0), RunResumed(0), WAITED], [0, 1]),
+        ([RunStarted(0), WAITED, RunResumed(40), LOST], []),
+        ([RunStarted(0), WAITED, RunResumed(30, longest_prompts={"a": 9})], [1]),
+    ],
+)
+def test_a_start_leaves_out_answers_requested_ahead_only_if_it_has_stored_some_and_not_all(
+    events: list[Event], awaited: list[int]
+) -> None:
+    assert awaited_models(events, {"a": 0, "b": 1}, trials=40) == awaited
 
 
 def models_of(directory: Path) -> dict[str, Any]:

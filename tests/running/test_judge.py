@@ -344,6 +344,12 @@ def test_answers_without_a_majority_have_no_grade_until_there_is_one(site: Site,
 
 
 @pytest.mark.slow
+def test_one_of_two_judges_that_is_down_is_named_at_the_end(site: Site, judges: tuple[str, str, str]) -> None:
+    ended = " ".join(site.run(site.write(**panel_settings(judges[0], AWAY))).output.split())
+    assert f"at {AWAY}" in ended and "; without it, the votes have no majority (1 of 2)" in ended
+
+
+@pytest.mark.slow
 def test_one_of_three_judges_may_be_unreachable(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, _ = judges
     site.finished(**panel_settings(right, too, AWAY))

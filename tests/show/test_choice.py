@@ -10,6 +10,10 @@ import pytest
 from page_views import model_verdicts, simulated, simulated_results, world
 
 from adaptive_eval.core.cheapest import Part
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.machine.trial import DONE, GradeDetails, Trial
+from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.report import build
 from adaptive_eval.report.choice import choice_sentence, costs_alike
 from adaptive_eval.report.results import FrontierRow, Results
@@ -68,6 +72,27 @@ def test_every_display_has_the_means_over_all_answers() -> None:
         assert not any("tier " in line for line in lines), "the others are not compared with each other"
     (line,) = (line for line in shown[1] if line.startswith("| cyd") and "±" in line)
     assert line.split("|")[2].strip() == "$0.00200 ± $0.00020" and "cheapest within" in line
+
+
+@pytest.mark.parametrize(
+    ("usd", "gpu_seconds", "gpu_hour", "expected"),
+    [
+        (0.1, 0.0, 3.6, 0.1),
+        (0.0, 20.0, 3.6, 0.02),
+        (0.1, 20.0, 3.6, 0.12),
+        (0.1, 20.0, None, 0.1),
+        (0.0, 9.0, 0.0, None),
+    ],
+)
+def test_an_answer_of_a_server_of_yours_has_the_price_of_its_gpu_time(
+    usd: float, gpu_seconds: float, gpu_hour: float | None, expected: float | None
+) -> None:
+    usage, answer = TrialUsage(), Answer("2", "stop", 1, "http://a/v1", 1.0, completion_tokens=3)
+    graded = GradeDetails({"is_correct": True})
+    for number in range(2):
+        cost, verdict = Cost(9, usd, gpu_seconds), Cost(5, 7.0, 7.0)
+        usage.add(Trial(0, 0, number, 0, DONE, cost, verdict, 1, seconds=1.0, answer=answer, grade=graded))
+    assert usage.answer_means.usd_with_gpus(gpu_hour) == (None if expected is None else pytest.approx(expected))
 
 
 def test_of_a_model_that_is_set_aside_nothing_is_said_about_its_cost() -> None:

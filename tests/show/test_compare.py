@@ -161,7 +161,7 @@ def test_answers_that_an_import_shares_with_its_run_are_mentioned(site: Site, ru
     number = sum(int(row.trials) for row in read_view(first).results.models)  # type: ignore[union-attr]
 
     def compared(run: Path, *also: str) -> str:
-        result = CliRunner().invoke(app, ["compare", str(first), str(run), *also])
+        result = typed("compare", first, run, *also)
         assert result.exit_code == 0, result.output
         return " ".join(result.stdout.split())
 
@@ -170,8 +170,8 @@ def test_answers_that_an_import_shares_with_its_run_are_mentioned(site: Site, ru
         ("npz", "logs without times were imported"),
     ):
         table, place = site.folder / f"t.{kind}", site.folder / kind
-        CliRunner().invoke(app, ["export", str(first), "--format", kind, "-o", str(table)])
-        assert CliRunner().invoke(app, ["import", str(table), "--to", str(place)]).exit_code == 0
+        typed("export", first, "--format", kind, "-o", table, code=0)
+        typed("import", table, "--to", place, code=0)
         assert sentence in compared(place) and "the intervals are too wide" in compared(place)
     assert f"{number} answers count in both runs" in compared(first)
     assert "the intervals are too wide" not in compared(other)

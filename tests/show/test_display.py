@@ -25,6 +25,7 @@ from adaptive_eval.notes import (
     Event,
     ModelSetAside,
     OnlyFailures,
+    ReplicaBack,
     ReplicaLost,
     RunResumed,
     RunStarted,
@@ -452,6 +453,7 @@ def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> None:
             ReplicaLost(model="m", replica="http://a/v1", reason="no connection"),
             "m: http://a/v1 is lost (no connection); its requests go elsewhere or wait until it is back",
         ),
+        (ReplicaBack(model="", replica="http://a/v1", judge="mild"), "judge mild: http://a/v1 is back"),
         (
             TrialsImported(trials=9, files=("a.eval", "b", "c", "d\x1b")),
             "started with 9 trials imported from a.eval, b, c and 1 more",

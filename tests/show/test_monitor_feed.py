@@ -13,10 +13,12 @@ from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import usage_signals
+from adaptive_eval.labels.file import add_labels
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import ASKED_AGAIN, DISCARDED, Dropped, Note
 from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.notes import TrialsRegraded
+from adaptive_eval.report.label_file import GivenLabel, Labelled
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import GradingCost
@@ -100,6 +102,20 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(play: Play) -> None:
     assert (busy, pages, emptied) == (0, 0, 0), "a reader leaves no open transaction"
     run.close()
     Played(run.directory, run.plan).close()  # and no lock
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
+def test_labels_make_a_new_edition_of_an_open_page(play: Play, *, runs: bool) -> None:
+    run = play()
+    feed = followed(run, 200)
+    if not runs:
+        run.close()
+        feed.poll()
+    assert feed.results is not None and "new_labels" not in [caution.kind for caution in feed.results.warnings]
+    before = feed.edition
+    add_labels(run.directory, {Labelled("ada", "q0", 0): GivenLabel("correct")})
+    assert feed.poll() and feed.edition > before
+    assert feed.results.warnings[0].kind == "new_labels"
 
 
 def test_a_resume_with_other_models_shows_none_of_the_old_ranking(play: Play) -> None:

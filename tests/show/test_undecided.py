@@ -109,6 +109,17 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     assert step.text.endswith(" and trials.max to 90:") and step.command is not None and "trials.max=90" in step.command
 
 
+def test_a_pair_that_a_cap_gave_up_needs_what_its_difference_takes() -> None:
+    """Also if no `trials.max` probably decides it, since the other model has a recorded number of answers."""
+    results = ended("rrru", needs=4.0)
+    last = replace(results.pairs[3], deciding_max=None)
+    rows = tuple(replace(row, recorded="run" if row.name == last.first else None) for row in results.models)
+    for each in (results, replace(results, pairs=(*results.pairs[:3], last), models=rows)):
+        sentence = undecided_sentence(each)
+        assert sentence is not None and "It needs about 4 trials per question" in sentence
+        assert re.fullmatch(r"raise budget\.trials to \d+:", advice(each).text)
+
+
 @pytest.mark.parametrize(
     ("reason", "needs", "cap", "raised"),
     [
@@ -487,6 +498,25 @@ def test_without_a_command_steps_name_what_to_change() -> None:
         and "stopping.delta: 0.0" in wider
     )
     assert " matter to you (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
+
+
+@pytest.mark.parametrize(
+    ("errors", "steps"),
+    [
+        ((), ["if the grader ran out of time or its server failed, ", "if you change the grader, "]),
+        (("it is down\nmore",), ["if the grader ran out of time or its server failed, ", "if you change the grader, "]),
+        (("the judge's votes differ: {}",), ["the judge's votes differ, and none has a majority: "]),
+        (("the judge's votes differ", "it is down"), ["if the grader ran out of time", "the judge's votes differ, "]),
+    ],
+)
+def test_the_steps_for_missing_grades_follow_from_the_errors(errors: tuple[str, ...], steps: list[str]) -> None:
+    results = ended("rrrb")
+    rows = tuple(replace(row, ungraded=1) for row in results.models)
+    results = replace(results, models=rows)
+    ending = Ending(reason=Reason.OUT_OF_REACH, results=results, trials=9, grader_errors=errors)
+    texts = [step.text for step in next_steps(ending)]
+    assert [text.startswith(step) for text, step in zip(texts, steps, strict=True)] == [True] * len(steps), texts
+    assert ("(its error: it is down)" in texts[0]) is any("it is down" in error for error in errors)
 
 
 def test_answers_of_logs_are_not_asked_for_again() -> None:

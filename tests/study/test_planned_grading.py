@@ -10,9 +10,12 @@ from live_runs import ENDED, MODELS, Site, small_world
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import prepare
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.study.grading import share_of_answers
 
 PRICE = {"input": 1.0, "output": 2.0}
 DEAR = {"input": 30.0, "output": 40.0}
@@ -71,3 +74,14 @@ def test_without_a_pilot_every_judge_and_every_vote_is_guessed(site: Site, url: 
     assert more(triple, "usd") == pytest.approx(3.0 * more(single, "usd"), rel=0.01)
     assert more(double, "tokens") == pytest.approx(2.0 * more(single, "tokens"), rel=0.01)
     assert more(single, "usd") < more(double, "usd") < 1.2 * more(single, "usd")
+
+
+@pytest.mark.parametrize(
+    ("settings", "share"),
+    [([], 0.5), (["trials.policy=uniform"], 5 / 8), (["trials.min=9", "trials.max=9"], 5 / 8)],
+)
+def test_a_benchmark_is_graded_as_often_as_it_is_asked(site: Site, settings: list[str], share: float) -> None:
+    """Five easy questions and three hard ones, in two benchmarks of equal weight."""
+    prepared = prepare(load_config(site.gated_benchmarks(), settings))
+    assert share_of_answers(prepared, "easy") == pytest.approx(share)
+    assert share_of_answers(prepared, "") == pytest.approx(1.0)

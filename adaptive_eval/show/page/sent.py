@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 
 from adaptive_eval.report.costs import allowed_in_words, unstored_answers
 from adaptive_eval.report.findings import Findings, findings_of_view
+from adaptive_eval.report.needs import trials_needed
 from adaptive_eval.report.published import published_text
 from adaptive_eval.report.status import standings
 from adaptive_eval.report.view import RunView
@@ -29,6 +30,8 @@ class PageView(RunView):
     """How many trials were allowed, and which answers are not stored."""
     server_seconds: float | None
     """Server time that is paid for."""
+    needed: tuple[float | None, ...]
+    """Trials per question that each of `results.pairs` needs."""
     verdicts: tuple[str, ...]
     """Comparisons of each model of `results.models` in words."""
     published: str
@@ -56,6 +59,7 @@ def page_view(view: RunView) -> PageView:
         if results is None
         else ", and ".join([allowed_in_words(results.cost), *unstored_answers(results.cost.beside)]),
         server_seconds=results.cost.server_seconds if results is not None and results.server_time_is_paid else None,
+        needed=() if results is None else tuple(trials_needed(results, pair) for pair in results.pairs),
         verdicts=() if results is None else tuple(standing.verdict for standing in standings(results)),
         published=published_text(view.configuration),
         blocks={section: tuple(parts) for section, parts in blocks.items()},

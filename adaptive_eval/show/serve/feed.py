@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
+from adaptive_eval.report.label_file import LABELS_FILE
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import RESULTS_FILE
@@ -26,8 +27,18 @@ from adaptive_eval.store.lock import is_held
 TICK_NS = 100_000_000
 """Changes within one tick of a file system's clock have the same time, so recently changed files are read again."""
 
-Stamp = tuple[int, int, int]
-NO_FILE: Stamp = (0, 0, 0)
+
+class Stamp(NamedTuple):
+    """Which file a path names, its size, and when it was written."""
+
+    inode: int = 0
+    size: int = 0
+    written_ns: int = 0
+
+
+NO_FILE = Stamp()
+OUTDATED = Stamp(inode=-1)
+"""Differs from the stamp of any file."""
 
 
 class FileMark(NamedTuple):
@@ -36,6 +47,7 @@ class FileMark(NamedTuple):
     database: Stamp
     log: Stamp
     results: Stamp
+    labels: Stamp
     running: bool
 
     @classmethod
@@ -45,13 +57,15 @@ class FileMark(NamedTuple):
             database=_stamp(directory / DATABASE_FILE),
             log=_stamp(directory / f"{DATABASE_FILE}-wal"),
             results=_stamp(directory / RESULTS_FILE),
+            labels=_stamp(directory / LABELS_FILE),
             running=is_held(directory),
         )
 
     @property
     def is_quiet(self) -> bool:
         """Whether every change so far is older than a tick."""
-        return time.time_ns() - max(self.database[-1], self.log[-1], self.results[-1]) > TICK_NS
+        stamps = self.database, self.log, self.results, self.labels
+        return time.time_ns() - max(stamp.written_ns for stamp in stamps) > TICK_NS
 
 
 class Feed:
@@ -68,7 +82,7 @@ class Feed:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.edition = 0
-        """Grows with each change other than trials: a look, an event, the beginning or the end."""
+        """Grows with each change other than trials: a look, an event, a label, the beginning or the end."""
         self._mark: FileMark | None = None
         self._state: tuple[object, ...] = ()
         self._reported: tuple[object, ...] = ()
@@ -80,7 +94,7 @@ class Feed:
         if mark == self._mark:
             return False
         with closing(RunReader.open(self.directory)) as reader, reader.consistent_read():
-            is_new = self._mark is None or mark.database[0] != self._mark.database[0]
+            is_new = self._mark is None or mark.database.inode != self._mark.database.inode
             if is_new and not reader.is_large:
                 reader.require_intact()
             if is_new or not self.sums.update(reader):
@@ -89,9 +103,10 @@ class Feed:
             mark = mark._replace(running=mark.running or is_held(self.directory))  # what began meanwhile is not killed
             self._read_results(reader, mark)
         # files that are still changing are read again, even if their times stay the same
-        self._mark = mark if mark.is_quiet else mark._replace(log=(-1, 0, 0))
+        self._mark = mark if mark.is_quiet else mark._replace(log=OUTDATED)
         self.running = mark.running
-        state = len(self.sums.looks), len(self.sums.events), mark.results, mark.running, id(self.sums)
+        looks, events = len(self.sums.looks), len(self.sums.events)
+        state = looks, events, mark.results, mark.labels, mark.running, id(self.sums)
         if state != self._state:
             self._state, self.edition = state, self.edition + 1
         return True
@@ -107,7 +122,7 @@ class Feed:
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         run = StoredRun(reader, self.stored, self.sums.events)
-        reported = reader.newest_report_seq(), id(self.sums), mark.running
+        reported = reader.newest_report_seq(), id(self.sums), mark.labels, mark.running
         if not mark.running:
             self.results = run.results(running=False, rows=False)
         elif reported != self._reported:
@@ -121,4 +136,4 @@ def _stamp(path: Path) -> Stamp:
         status = path.stat()
     except OSError:
         return NO_FILE
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    return Stamp(status.st_ino, status.st_size, status.st_mtime_ns)

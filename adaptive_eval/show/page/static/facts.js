@@ -19,7 +19,8 @@ import { count, number, percent, plain } from "./text.js";
  */
 
 /** @typedef {{key: string, first: string, second: string | null, points: Point[]}} Series */
-/** @typedef {PairRow & {word: string}} Pair with its verdict in words */
+/** @typedef {PairRow & {needed: number | null}} Needing with the trials per question that it needs */
+/** @typedef {Needing & {word: string}} Pair with its verdict in words */
 
 export const SETTLED = new Set(["resolved", "tied"]);
 
@@ -50,7 +51,7 @@ export function factsOf(view) {
     inPercent,
     gate,
     over: gate ? "against" : "over",
-    pairs: (results?.pairs ?? []).map((pair) => withWord(pair, gate)),
+    pairs: (results?.pairs ?? []).map((pair, at) => withWord({ ...pair, needed: view.needed[at] ?? null }, gate)),
     objective: view.objective,
     decisions,
     drawnFrom: decisions.trials?.draw ? view.questions.length : null,
@@ -80,7 +81,7 @@ function modelFirst(pair, gate) {
   return { ...pair, first: pair.second, second: pair.first, z: pair.z === null ? null : -pair.z };
 }
 
-/** @param {PairRow} pair @param {Gate} gate @returns {Pair} */
+/** @param {Needing} pair @param {Gate} gate @returns {Pair} */
 function withWord(pair, gate) {
   const word = verdictWord(pair.verdict);
   if (!gate) return { ...pair, word };
@@ -94,8 +95,7 @@ function withWord(pair, gate) {
 export function needs({ drawnFrom }) {
   return {
     label: drawnFrom === null ? "Trials per question needed" : "Questions needed",
-    of: (/** @type {PairRow} */ { verdict, trials_needed, deciding_max }) => {
-      const trials = verdict === "out_of_reach" ? (deciding_max ?? trials_needed) : trials_needed;
+    of: (/** @type {Pair} */ { needed: trials }) => {
       if (trials === null) return "–";
       const needed = Math.ceil(trials * (drawnFrom ?? 1));
       return count(needed) + (drawnFrom !== null && needed > drawnFrom ? ` (there are ${count(drawnFrom)})` : "");
