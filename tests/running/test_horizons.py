@@ -14,7 +14,7 @@ from stored_runs import events_in, stored_header, stored_trials
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.prepare import stored_config
-from adaptive_eval.core import horizons
+from adaptive_eval.core import conclusions
 from adaptive_eval.notes import SettingsChanged
 from adaptive_eval.report.reader import RunReader
 
@@ -204,8 +204,8 @@ def test_answers_of_a_dry_run_at_another_price_are_not_used(site: Site) -> None:
 @pytest.mark.slow
 def test_larger_limits_and_then_a_larger_delta_decide_what_is_open(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever types what the run advises, again and again, gets a decision, though two models are one and the same."""
-    monkeypatch.setattr(horizons, "MAX_TRIALS", 60)
-    monkeypatch.setattr(horizons, "MAX_TIMES", 3)
+    monkeypatch.setattr(conclusions, "MAX_TRIALS", 60)
+    monkeypatch.setattr(conclusions, "MAX_TIMES", 3)
     models = [{"name": name, "model": name[:3], "base_url": site.base_url} for name in ("ada", "bob", "bob-again")]
     ended = site.run(site.write(models=models, trials={"min": 2, "max": 8}, budget={"trials": 20}))
     changed = list[str]()
