@@ -199,7 +199,7 @@ def test_a_forged_run_starts_and_sends_nothing(workdir: Path, evil: Evil, name: 
             done = command(line.replace("RUN", run, 1).replace("--output OUT", "--output OUT --force"))
             assert done.exit_code != ExitCode.CONFIGURATION or line in REFUSED or line not in QUICK, (line, done.stderr)
             assert SEEN == [] and evil.got == [], line
-            shown = [done.output]
+            shown = [done.output, *(report.read_text() for report in (workdir / "FORGED").glob("report.*"))]
             for place in (workdir / "REPLAY", workdir / "OUT", workdir / "IMPORTED"):
                 shown += [place.read_bytes().decode("latin-1")] if place.is_file() else []
                 shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)

@@ -181,28 +181,21 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_under_its_old_limits_after_a_regrade_under_others(site: Site) -> None:
+@pytest.mark.parametrize("by", ["regrade", "label"])
+def test_a_run_goes_on_under_its_old_limits_after_grades_under_others(site: Site, by: str) -> None:
+    """Before the labels, as if the start with the others had been killed once its settings were stored."""
     few, more = ({"trials": {"min": 4, "max": 60}, "budget": {"trials": cap}} for cap in (120, 400))
     assert site.run(site.write(**few)).exit_code == ExitCode.SPENT
-    done = regrade(site, site.write(**more))
-    assert done.exit_code == ExitCode.REACHED and "0 have another category" in done.stdout
+    config = site.write(**more)
+    if by == "label":
+        store_records(site.directory(), prepare(load_config(config)).header)
+    done = regrade(site, config) if by == "regrade" else label(site)
+    assert done.exit_code == ExitCode.REACHED, done.output
+    assert typed("verify", site.directory()).stdout.endswith(", questions: intact\n")
     assert site.run(site.write(**few)).exit_code == ExitCode.SPENT
     with closing(RunReader.open(site.directory())) as reader:
         report, look = reader.log.newest_report(), reader.log.looks()[-1]
     assert report is not None and report.look == look.number
-    assert read_counts(site.directory()).cells.any()
-
-
-@pytest.mark.slow
-def test_labels_under_settings_of_a_start_without_a_look_are_stored_with_that_look(site: Site) -> None:
-    """As if that start had been killed once its settings were stored."""
-    few, more = ({"trials": {"min": 4, "max": 60}, "budget": {"trials": cap}} for cap in (120, 400))
-    site.run(site.write(**few))
-    store_records(site.directory(), prepare(load_config(site.write(**more))).header)
-    done = label(site)
-    assert done.exit_code == ExitCode.REACHED, done.output
-    assert typed("verify", site.directory()).stdout.endswith(", questions: intact\n")
-    assert site.run(site.write(**few)).exit_code == ExitCode.SPENT
     assert read_counts(site.directory()).cells.any()
 
 
