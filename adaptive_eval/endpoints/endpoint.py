@@ -39,53 +39,6 @@ CHECK_SECONDS = 60.0
 """A server that has not sent a byte in this time is unfit for a run."""
 
 
-class ServerCheck:
-    """Asks the servers of one model for tiny answers."""
-
-    def __init__(self, context: EndpointContext) -> None:
-        self._context = context
-        self._tiny = context.bodies.tiny()
-
-    async def health(self, url: str) -> ReplicaHealth:
-        """Ask a server once, or twice if it refuses or fails, since one such reply says little.
-
-        A server that cannot be reached is not asked twice: a run would not wait for it either.
-        """
-        try:
-            async with asyncio.timeout(CHECK_SECONDS):
-                try:
-                    return await self._ask(url)
-                except (Refusal, Failure) as error:
-                    if isinstance(error, Failure) and error.kind is FailureKind.UNREACHABLE:
-                        raise
-                    await self._context.sleep(2.0 * self._context.settings.backoff)
-                    health = await self._ask(url)
-                    return replace(health, detail=f"{health.detail}, asked again after: {error}")
-        except TimeoutError:
-            return ReplicaHealth(url, False, f"no answer within {CHECK_SECONDS:g} s")
-        except EndpointError as error:
-            may_answer_later = isinstance(error, Failure) and error.kind is FailureKind.TIER_FULL
-            return ReplicaHealth(url, may_answer_later, str(error), refuses=isinstance(error, Rejected))
-
-    async def answers_now(self, url: str) -> bool:
-        """Whether a server answers a tiny request at once."""
-        try:
-            async with asyncio.timeout(PROBE_SECONDS):
-                await self._ask(url)
-            return True
-        except (TimeoutError, Failure, EndpointError):
-            return False
-
-    async def _ask(self, url: str) -> ReplicaHealth:
-        context = self._context
-        server = await context.servers.identify(url)
-        reply = await context.caller.ask(url, self._tiny)
-        prompt, origin = context.bodies.tiny_prompt, ResponseOrigin(url, reply.latency, None, 1)
-        context.servers.answer_names.check(reply.payload)
-        context.reader.read(reply, prompt, range(1), origin)
-        return ReplicaHealth(url, True, "it answers", reply.latency, server.notices)
-
-
 class ModelEndpoint:
     """The `Endpoint` of one model, over any `Caller`."""
 
@@ -94,7 +47,6 @@ class ModelEndpoint:
         self._context = context
         for notice in notices:
             context.servers.note(notice)
-        self._check = ServerCheck(context)
         self._sender = RequestSender(context)
         for replica in self._sender.replicas.replicas if ready else ():
             replica.answered_at = context.clock()
@@ -114,7 +66,7 @@ class ModelEndpoint:
 
     async def check(self) -> Health:
         replicas = self._sender.replicas.replicas
-        return Health(tuple(await asyncio.gather(*(self._check.health(replica.url) for replica in replicas))))
+        return Health(tuple(await asyncio.gather(*(self._health(replica.url) for replica in replicas))))
 
     async def unreachable(self) -> str | None:
         urls = [replica.url for replica in self._sender.replicas.replicas]
@@ -270,6 +222,37 @@ class ModelEndpoint:
 
     # -- tiny requests, which show whether a server answers ------------------------------------------------------
 
+    async def _health(self, url: str) -> ReplicaHealth:
+        """Ask a server once, or twice if it refuses or fails, since one such reply says little.
+
+        A server that cannot be reached is not asked twice: a run would not wait for it either.
+        """
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                try:
+                    return await self._ask_server(url)
+                except (Refusal, Failure) as error:
+                    if isinstance(error, Failure) and error.kind is FailureKind.UNREACHABLE:
+                        raise
+                    await self._context.sleep(2.0 * self._context.settings.backoff)
+                    health = await self._ask_server(url)
+                    return replace(health, detail=f"{health.detail}, asked again after: {error}")
+        except TimeoutError:
+            return ReplicaHealth(url, False, f"no answer within {CHECK_SECONDS:g} s")
+        except EndpointError as error:
+            may_answer_later = isinstance(error, Failure) and error.kind is FailureKind.TIER_FULL
+            return ReplicaHealth(url, may_answer_later, str(error), refuses=isinstance(error, Rejected))
+
+    async def _ask_server(self, url: str) -> ReplicaHealth:
+        """Ask a server for a tiny answer."""
+        context = self._context
+        server = await context.servers.identify(url)
+        reply = await context.caller.ask(url, context.bodies.tiny())
+        prompt, origin = context.bodies.tiny_prompt, ResponseOrigin(url, reply.latency, None, 1)
+        context.servers.answer_names.check(reply.payload)
+        context.reader.read(reply, prompt, range(1), origin)
+        return ReplicaHealth(url, True, "it answers", reply.latency, server.notices)
+
     async def _is_server_proven(self, request: AttemptedRequest) -> bool:
         """Whether the server of a request answers a tiny one, which is sent once until another request is answered."""
         url, answered = "" if request.replica is None else request.replica.url, self._context.traffic.answered
@@ -297,7 +280,12 @@ class ModelEndpoint:
             self._context.traffic.lost += 1
             request.lost = True
             await _require_allowed(request)
-        return await self._check.answers_now(url)
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self._ask_server(url)
+            return True
+        except (TimeoutError, EndpointError):
+            return False
 
     def _on_tiny_end(self, url: str, tiny: asyncio.Task[bool]) -> None:
         del self._tiny[url]
