@@ -167,8 +167,8 @@ class Judge(AskedGrader):
         except GraderError:
             if not errors:
                 raise
-            few = f"; without it, the votes have no majority ({len(readable)} of {self._requested})" if readable else ""
-            raise GraderError(f"{errors[0]}{few}") from None
+            few = f"; without it, the votes have no majority ({len(readable)} of {self._requested})"
+            raise GraderError(f"{errors[0]}{few if readable and len(self.server) > 1 else ''}") from None
         shares: dict[str, SignalValue] = {}
         if len(self.server) > 1:
             for names, votes, ballots in zip(self._panel_names, votes_by_server, ballots_by_server, strict=True):

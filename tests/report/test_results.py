@@ -256,9 +256,9 @@ def test_price_tokens_and_seconds_per_answer_are_means_over_complete_answers() -
     judged = answered(2.0, 100, 0.01, verdict=Cost(60, 0.03))
     usage = used(judged, answered(4.0, 300, 0.03), answered(90.0, 0, 0.0, "timed_out"))
     assert usage.usd == pytest.approx(0.07), "with that of the judge"
-    assert usage.answer_means == pytest.approx((0.02, 200.0, 3.0)), "which is no price of the model"
+    assert usage.answer_means == pytest.approx((0.02, 200.0, 3.0, None)), "which is no price of the model"
     priced = used(*(answered(1.0, tokens, 0.1) for tokens in (0, 100, 0, 0)))
-    assert priced.answer_means == pytest.approx((0.1, 100.0, 1.0)), "a price counts also where no tokens are known"
+    assert priced.answer_means == pytest.approx((0.1, 100.0, 1.0, None)), "also where no tokens are known"
     imported = answered(0.0, 0)
-    assert used(imported).answer_means == (None, None, None)
-    assert used(imported, answered(3.0, 80)).answer_means == (None, 80.0, 3.0), "only of the answers that have them"
+    assert used(imported).answer_means == (None,) * 4
+    assert used(imported, answered(3.0, 80)).answer_means == (None, 80.0, 3.0, None), "of the answers that have them"
