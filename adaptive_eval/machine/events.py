@@ -102,6 +102,8 @@ class Regrade(NamedTuple):
     """Stored answers without a grade are to be graded, before the log is replayed."""
 
     answers: Sequence[Ungraded]
+    is_late: bool = False
+    """The time was over when this start began."""
 
 
 class StageBegun(NamedTuple):

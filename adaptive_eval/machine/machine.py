@@ -142,6 +142,8 @@ class Machine:
         """Rows that are not on disk yet."""
         self.is_regrading = False
         """Whether it only grades stored answers."""
+        self._is_late = False
+        """Whether it does so after the time is over."""
         self.regraded = 0
         """Stored answers that were graded again."""
         self.failed_again = 0
@@ -266,7 +268,8 @@ class Machine:
             case Opened():
                 self.waited_before = event.waited
                 self._on_opened(event)
-            case Regrade(answers):
+            case Regrade(answers, is_late):
+                self._is_late = is_late
                 self._on_regrade(answers)
         if self.refused and (now - self._refused_at >= REFUSALS_SECONDS or self.all_have_answered):
             self._abort(AbortKind.REFUSED, dict(self.refused))
@@ -721,9 +724,9 @@ class Machine:
             self._to_judge.popleft()
 
     def _is_too_late(self, trial: Trial) -> bool:
-        """Whether the time is over for the grade of an answer. Stored answers that no judge grades get one even then:
-        it takes nothing that is counted."""
-        return self.is_out_of_time and (not self.is_regrading or trial.question in self.setting.judged)
+        """Whether the time is over for the grade of an answer. A start after that still grades stored answers that no
+        judge grades: it takes nothing that is counted."""
+        return self.is_out_of_time and not (self._is_late and trial.question not in self.setting.judged)
 
     def _on_graded(self, event: Graded) -> None:
         key, category = event.key, event.category
@@ -845,9 +848,8 @@ class Machine:
 
     @property
     def has_stopped_clock(self) -> bool:
-        """Whether time is no longer counted: this start has ended, or only grades stored answers after the time is
-        over."""
-        return self.is_ended or (self.is_regrading and self.is_out_of_time)
+        """Whether time is no longer counted: this start has ended, or grades stored answers though the time is over."""
+        return self.is_ended or self._is_late
 
     @property
     def is_quiet(self) -> bool:

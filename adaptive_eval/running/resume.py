@@ -215,11 +215,12 @@ async def _regrade(driver: Driver, setting: Setting, reserve_of: ReserveOf, aske
     store, reader, roster = driver.store, driver.store.reader, frozenset(setting.roster)
     waiting = (row for row in reader.ungraded() if row[1].model in roster)
     ungraded = dict[int, tuple[str, str]]()
-    total, graded, failed = reader.ungraded_count(roster), 0, 0
+    total, graded, failed, is_late = reader.ungraded_count(roster), 0, 0, False
     if total:
         clock = Machine(setting)
         clock.handle(driver.tick(clock))
-        late = {"late": True} if clock.is_out_of_time and setting.judged else {}
+        is_late = clock.is_out_of_time
+        late = {"late": True} if is_late and setting.judged else {}
         driver.observer.on_note(Note(REGRADING, None, {"trials": total, **late}))
     spent, unpaid = (_spent(reader, roster, asked) if total else NO_COST), NO_COST
     while not driver.stops and (rows := list(islice(waiting, AT_A_TIME))):
@@ -230,7 +231,7 @@ async def _regrade(driver: Driver, setting: Setting, reserve_of: ReserveOf, aske
             asked -= is_verdict_reserved(trial)
         machine = Machine(setting, seq=store.last_seq, spent=spent, has_grades=reader.has_grades())
         machine.ungraded = ungraded
-        await driver.run(machine, [driver.tick(machine), Regrade(answers)])
+        await driver.run(machine, [driver.tick(machine), Regrade(answers, is_late)])
         spent = machine.account.total
         unpaid = sum_costs([unpaid, *machine.unpaid])
         if machine.regraded or machine.unpaid:

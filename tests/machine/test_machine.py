@@ -281,7 +281,7 @@ def test_stored_answers_are_graded_after_the_time_is_over_but_by_no_judge() -> N
     played.disk.write(*stored)
     played.machine.seq = played.disk.last
     rows = [events.Ungraded(seq, trial, NO_COST) for seq, trial in enumerate(stored, 1)]
-    played.do(events.Tick(9.0, 0.0), events.Regrade(rows))
+    played.do(events.Tick(9.0, 0.0), events.Regrade(rows, is_late=True))
     assert played.machine.has_stopped_clock
     played.do(events.Graded(stored[0].key, 1))
     played.do(events.Graded(stored[2].key, 1))

@@ -309,9 +309,11 @@ async def test_a_cap_on_time_ends_the_grading_of_stored_answers(tmp_path: Path) 
     machine = await bed.start()
     assert asked(bed) == before and machine.controller.finished is not None
     assert ungraded(bed) >= remaining - 1
-    bed.plan, bed.grading = unlimited, FakeGrading()
-    await bed.start()
-    assert not ungraded(bed)
+    bed.grading = FakeGrading()
+    machine = await bed.start()
+    assert not ungraded(bed) and asked(bed) == before, "a start after that grades what no judge grades"
+    bed.plan = unlimited
+    assert (await bed.start()).controller.finished is not None and asked(bed) > before
 
 
 @pytest.mark.parametrize("times", [1, 2])
