@@ -819,9 +819,7 @@ class Machine:
             if request.model not in stays and number not in unsent
         ]
         gradings = [key for key, trial in self.trials.items() if trial.state is GRADING]
-        is_end = self._stop or self._is_aborted
-        gradings += [key for key in self._judging if is_end or self._is_too_late(self.trials[key])]
-        self._actions.append(Cancel(requests, gradings))
+        self._actions.append(Cancel(requests, [*gradings, *self._judging]))
 
     def _on_hopeless(self, model: int) -> None:
         """Give up requests that only fail, at the end of a run."""

@@ -290,6 +290,18 @@ def test_stored_answers_are_graded_after_the_time_is_over_but_by_no_judge() -> N
     assert not any(isinstance(action, events.JudgeAnswer) for action in played.others)
 
 
+def test_the_time_may_be_over_while_a_verdict_is_being_written() -> None:
+    played = Played(replace(setting(budget=Budget(wall_seconds=9.0)), judged=frozenset({0}), verdicts_at_once=2))
+    stored = [Trial(0, 0, number, 0, JUDGING) for number in (0, 1)]
+    played.disk.write(*stored)
+    played.machine.seq = played.disk.last
+    rows = [events.Ungraded(seq, trial, NO_COST) for seq, trial in enumerate(stored, 1)]
+    played.do(events.Tick(1.0, 0.0), events.Regrade(rows))
+    assert records_of(played.machine.handle(events.Graded(stored[0].key, 1)))
+    (cancelled,) = (act for act in played.machine.handle(events.Tick(9.0, 0.0)) if isinstance(act, events.Cancel))
+    assert stored[1].key in cancelled.gradings
+
+
 def test_trials_without_rows_of_a_killed_start_are_charged_at_the_mean() -> None:
     played = opened(setting())
     request = played.sent.pop()
