@@ -209,7 +209,8 @@ def _shared_or_corrected(
     """Sentences on what these scores rest on."""
     too_wide = "such runs differ less than runs with answers of their own, so the intervals are too wide"
     if shared.number:
-        yield f"{several(shared.number, 'answer')} count in both runs, of which one is an import or a copy: {too_wide}"
+        counted = f"{several(shared.number, 'answer')} count{'s' * (shared.number == 1)}"
+        yield f"{counted} in both runs, of which one is an import or a copy: {too_wide}"
     if shared.unknown:
         yield f"logs without times were imported: if answers of one run are those of the other, {too_wide}"
     if any(path[0] == "benchmarks" and path[-1] == "weight" for path in (row.path.split(".") for row in settings)):

@@ -11,6 +11,7 @@ from command_line import typed
 from live_runs import MODELS, EndedRuns, Site
 
 from adaptive_eval.config.fingerprint import differences
+from adaptive_eval.report.shared_answers import SharedAnswers
 from adaptive_eval.report.stored import RunCounts, read_counts
 from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.changes import diff_runs
@@ -43,6 +44,8 @@ def test_a_run_compared_with_itself_has_not_changed(run_as: RunAs) -> None:
     assert all(model.p == 1.0 and model.lo < 0.0 < model.hi for model in diff.models)
     assert not diff.questions_changed and not diff.verdicts and not diff.settings
     assert not diff.caveats
+    (caveat,) = diff_runs(view, counts, view, counts, SharedAnswers(1)).caveats
+    assert caveat.startswith("1 answer counts in both runs")
 
 
 def test_counts_are_those_of_the_results(run_as: RunAs) -> None:
