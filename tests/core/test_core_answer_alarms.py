@@ -128,6 +128,12 @@ def test_answers_to_hard_questions_raise_no_alarm() -> None:
     assert np.all(log_chances(trials, trials * always, np.array([1, 2])) == 0.0)
 
 
+def test_of_two_kinds_of_most_answers_the_most_specific_is_named() -> None:
+    controller = Controller(plan_for(says_nothing=int(BOTH)))
+    play(controller, lambda ask: (0, BOTH) if ask.model else (fair(ask), 0))
+    assert [alarm.kind for alarm in controller.alarms] == [AnswerKind.REASONING_ONLY]
+
+
 def test_an_alarm_on_drawn_questions_keeps_the_first_of_the_sample() -> None:
     bench = Bench(2, 400, BINARY)
     plan = plan_for(bench=bench, trials=Trials(min=1, max=1), drawn=100)

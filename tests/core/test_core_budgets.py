@@ -281,6 +281,11 @@ def test_losses_may_leave_exactly_what_the_round_in_flight_needs() -> None:
     assert controller.finished is Reason.BUDGET
 
 
+def test_rounds_ahead_are_reserved_at_their_worst() -> None:
+    controller = Controller(never(Budget(trials=44), Pace(lookahead=3)))
+    assert len(controller.ask(1000)) == 40  # 20, and two rounds of 10 ahead; a third would need 50
+
+
 def test_a_tight_budget_serves_the_comparison_closest_to_a_call() -> None:
     """Models 2 and 3 are nearly separated, 0 and 1 hardly differ: the last affordable trials go to 2 and 3."""
     choices = {"objective": Pairs(((0, 1), (2, 3))), "rule": ZScore(6.0), "policy": UnresolvedPairs()}

@@ -173,6 +173,18 @@ def test_rounds_in_flight_are_one_more_than_the_lookahead(lookahead: int) -> Non
         in_flight = later + composed
 
 
+def test_at_the_stop_what_is_in_flight_is_drained_and_counted() -> None:
+    settings = {"policy": UnresolvedPairs(), "trials": Trials(min=4, max=30), "pace": Pace(lookahead=2)}
+    chosen = never_called(Bench(2, 3, BINARY), rule=ZScore(2.0), **settings)
+    answers, controller = Answers(chosen, 0, skill=lambda model, question: float(model)), Controller(chosen)
+    requested = controller.ask(1000)
+    (look,) = controller.tell(answers.of(ask for ask in requested if ask.round == 0))
+    assert controller.finished is None and controller.ask(1000) == []
+    looks = controller.tell(answers.of(ask for ask in requested if ask.round > 0))
+    assert len(looks) == 2 and controller.finished is Reason.SETTLED
+    assert sum(looks[-1].trials) == sum(look.trials) + 12
+
+
 OF_TWENTY = 20
 START = 0.2
 

@@ -92,3 +92,22 @@ def test_early_outcomes_are_taken_once_and_the_others_cost_what_they_cost() -> N
     assert second.store_part(part) and not second.store_part(part)
     assert early.take(second) is None and early.cost == Cost(20, 0.2, 0.6) and early.kept_outcomes(0) == 1
     assert early.take(first) is not None and early.cost == Cost(10, 0.1, 0.3) and len(early) == early.graded == 1
+
+
+def test_a_batch_has_of_early_outcomes_what_it_has_of_others() -> None:
+    """Grades and their lack, kinds of answers and seconds, in any order."""
+    told = [
+        Outcome(0, at, 0, grade, Cost(at), kinds, 2.0 * at)
+        for at, grade, kinds in ((2, 1, 0), (1, None, 16), (0, 0, 32))
+    ]
+    early, batch, other = EarlyOutcomes(), *(Batch(0, 0, np.zeros(3, int), np.ones(3, int)) for _ in range(2))
+    for outcome in told:
+        early.keep(outcome)
+        other.place(outcome)
+    assert early.graded == 2
+    part = early.take(batch)
+    assert part is not None and batch.store_part(part) and not early and early.cost == Cost()
+    assert batch.kinds.tolist() == other.kinds.tolist() == [32, 16, 0]
+    assert batch.ungraded().tolist() == other.ungraded().tolist() == [0, 1, 0]
+    assert batch.categories(2).tolist() == other.categories(2).tolist()
+    assert (batch.seconds, batch.total_cost()) == (other.seconds, other.total_cost()) == (2.0, Cost(3))

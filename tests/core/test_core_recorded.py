@@ -140,6 +140,22 @@ def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -
         assert abs(pair.z) / np.sqrt(shrunk) == pytest.approx(bound, rel=0.01)
 
 
+def test_a_model_without_prior_outcomes_needs_trials_of_its_own() -> None:
+    """Beside one that has many; as many as where both have none, or fewer."""
+    needed = {}
+    for prior in 0, 200:
+        before = np.zeros((2, 10, 2), dtype=np.int64)
+        before[0] = prior // 2
+        bench = Bench(2, 10, BINARY, prior_counts=before if prior else None)
+        run = Controller(Plan(bench, rule=Sequential(0.95, 0.02), prior="uniform", trials=Trials(min=10, max=400)))
+        asks = run.ask(1 << 20)
+        run.tell(Outcome(*ask[:3], int(ask.trial < (5 if ask.model == 0 else 3))) for ask in asks)
+        (pair,) = run.looks[0].comparisons
+        assert pair.verdict is Verdict.OPEN
+        needed[prior] = pair.trials_needed
+    assert 10.0 < needed[200] <= needed[0]
+
+
 def test_ungraded_answers_of_recorded_models_widen_score_bounds() -> None:
     counts = recorded_counts(20, CHANCES, np.random.default_rng(7))
     categories = np.full((len(counts), QUESTIONS, 26), MISSING, dtype=np.uint8)
@@ -204,6 +220,15 @@ def test_what_is_below_the_minimum_is_asked_first_and_nothing_runs_ahead_of_it()
         *((0, 1, trial) for trial in (2, 3)),
         *((2, question, trial) for trial in range(4) for question in (0, 1)),
     ]
+
+
+def test_caps_count_stored_trials_before_missing_ones_are_requested() -> None:
+    first = np.array([[30] * 3, [30] * 3, [0] * 3])
+    plan = Plan(Bench(3, 3, BINARY), trials=Trials(min=4, max=60), budget=Budget(trials=191), first=first)
+    controller = with_stored_trials(plan, Answers(plan, 1))
+    assert controller.finished is Reason.BUDGET and controller.short_caps == {"trials": 192.0}
+    enough = with_stored_trials(replace(plan, budget=Budget(trials=192)), Answers(plan, 1))
+    assert len(enough.ask(100)) == 12
 
 
 class Fixed(Answers):

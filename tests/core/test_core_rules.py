@@ -172,6 +172,8 @@ def test_the_variant_without_futility_decides_for_shared_errors_or_seeds(shared:
 def test_a_rule_that_is_given_decides_at_the_spacing_of_the_plan() -> None:
     plan = Plan(Bench(2, OF_TWENTY, weights=np.array([0.0, 1.0])), objective=Pairs(((0, 1),)))
     assert plan.deciding_rule == Optimal(spacing=plan.spacing, rests=True)
+    for changed in (replace(plan, judging=Judging(delta=0.1)), replace(plan, objective=Gate(Margin(0, 0.05)))):
+        assert changed.deciding_rule == Optimal(spacing=changed.spacing), "no pair rests that could be tied or gated"
 
 
 def paths(pairs: int, times: NDArray[np.float64], start: NDArray[np.float64], at: float, seed: int) -> list[Evidence]:

@@ -302,6 +302,22 @@ def test_cut_answers_decide_nothing_when_wrong_answers_weigh_most(coupled: bool)
     assert told(replace(plan, unsure=NOTHING_UNSURE), grade).looks[-1].count(Verdict.RESOLVED) == 1
 
 
+def test_a_model_with_too_many_ungraded_answers_stays_aside_under_other_settings() -> None:
+    plan = Plan(Bench(2, 12, BINARY), trials=Trials(min=4, max=8))
+    before = told(plan, lambda ask: None if ask.model and not ask.trial and ask.question % 2 else ask.trial % 2)
+    again = Controller(after(before, replace(plan, trials=Trials(min=4, max=16))))
+    assert before.set_aside[1].cause is again.set_aside[1].cause is Cause.GRADER
+    assert again.ask(1000) == [] and again.finished is Reason.BLOCKED
+
+
+def test_a_cut_answer_between_the_best_and_the_worst_category_could_be_in_either() -> None:
+    plan = one_look(99.0, stops_on_alarm=False, unsure=UnsureGrades(CUT, 2))
+    plan = replace(plan, bench=Bench(3, 2, np.array([0.0, 0.5, 1.0])))
+    result = result_of(told(plan, lambda ask: (1, CUT * (ask.model == 0 and ask.trial == 0))))
+    rows = {row.model: (row.lowest, row.score, row.highest) for row in result.models}
+    assert rows[0] == pytest.approx((0.375, 0.5, 0.625)) and rows[1] == pytest.approx((0.5, 0.5, 0.5))
+
+
 @pytest.mark.parametrize("kind", [CUT, None], ids=["cut off", "no grade"])
 @pytest.mark.parametrize(
     ("share", "verdict"), [(1.1, Verdict.RESOLVED), (0.9, Verdict.BLOCKED), (0.5, Verdict.OUT_OF_REACH)]

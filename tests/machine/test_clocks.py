@@ -26,6 +26,9 @@ def held(addresses: dict[str, tuple[str, ...]], spans: dict[str, tuple[float, fl
 def test_the_time_of_an_address_is_shared_only_while_several_models_hold_it() -> None:
     times = held({"ada": (SHARED,), "bob": (SHARED,), "cyd": (OWN,)}, {"ada": (0, 30), "bob": (20, 60), "cyd": (0, 60)})
     assert {name: tuple(row)[:2] for name, row in times.items()} == {"ada": (25, 50), "bob": (35, 70), "cyd": (60, 120)}
+    adapters = [f"adapter-{number}" for number in range(6)]
+    times = held(dict.fromkeys(adapters, (SHARED,)), dict.fromkeys(adapters, (10.0, 52.0)))
+    assert [row.seconds for row in times.values()] == [42.0 / 6] * 6, "they hold it once together"
 
 
 def test_a_model_at_several_addresses_has_the_mean_of_its_shares() -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT, REFUSALS_SECONDS, R
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import Note, Record, Row, SettingsEnd
 from adaptive_eval.machine.replay import Stage, replay, replay_steps
-from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, Request, Trial
+from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, GradeDetails, Request, Trial
 
 
 def setting(**changes: object) -> events.Setting:
@@ -244,6 +244,18 @@ def test_a_model_whose_answers_come_with_grades_is_asked_little_until_each_bench
     played.do(*played.answer(first))
     questions = Counter(request.question for request in played.sent if request.model == 0)
     assert questions[0] == 8 and questions[1] + questions[2] == FIRST_IN_FLIGHT
+
+
+@pytest.mark.parametrize("benchmarks", [(), (0, 1, 1)], ids=["one", "two"])
+def test_a_grader_that_fails_on_all_first_answers_to_a_benchmark_ends_the_run(benchmarks: tuple[int, ...]) -> None:
+    """Whatever it says of answers to another."""
+    played = opened(replace(setting(trials=Trials(min=8, max=8)), benchmarks=benchmarks))
+    for event in chain.from_iterable(map(played.answer, [*played.sent])):
+        if isinstance(event, events.Graded) and (not benchmarks or benchmarks[event.key[1]] == 1):
+            event = event._replace(category=None, details=GradeDetails(error="is away"), has_failed=True)
+        played.do(event)
+    (abort,) = [other for other in played.others if isinstance(other, events.Abort)]
+    assert abort.kind is events.AbortKind.GRADER and {*abort.reasons.values()} == {"is away"}
 
 
 def test_no_more_verdicts_are_asked_for_at_a_time_than_allowed() -> None:

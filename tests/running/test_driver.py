@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from bed import MachineBed
-from fakes import QUESTIONS, SKILLS, FakeEndpoint, FakeGrading, plan
+from fakes import QUESTIONS, SKILLS, TRIALS, FakeEndpoint, FakeGrading, plan
 from patient_time import HANGS, until
 
+from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.core.settings import Budget, Pace
 from adaptive_eval.core.types import NO_COST, Reason
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt, RetryGate
@@ -25,7 +26,7 @@ from adaptive_eval.machine.records import LOOKS_RETAKEN, REGRADED, REGRADING, ST
 from adaptive_eval.machine.supply import AskedModel, Demand, EndpointSupply, Supply
 from adaptive_eval.machine.trial import Request
 from adaptive_eval.questions.types import Question
-from adaptive_eval.running.driver import Driver
+from adaptive_eval.running.driver import Aborted, Driver
 from adaptive_eval.store.read import LogReader
 
 
@@ -94,6 +95,46 @@ async def test_run_that_is_stopped_while_its_log_is_replayed_asks_nothing(tmp_pa
     assert bed.looks() == looks != []
     with closing(LogReader.open(bed.directory)) as reader:
         assert reader.notes()[-1][1].kind == STOPPED
+
+
+async def test_a_model_that_fails_later_is_set_aside_for_this_start(tmp_path: Path) -> None:
+    bed = MachineBed(tmp_path / "run")
+    cyd = bed.endpoints["cyd"]
+    cyd.fail = lambda prompt, seeds: Unavailable("is down") if len(cyd.samples) > 30 else None
+    async with asyncio.timeout(HANGS):
+        machine = await bed.start()
+    assert set(machine.controller.set_aside) == {2}
+    assert [note.kind for note in bed.observer.notes].count("set_aside") == 1
+    cyd.fail = lambda prompt, seeds: None
+    assert not (await bed.start()).controller.set_aside
+
+
+async def test_a_grader_that_fails_on_everything_ends_the_run(tmp_path: Path, reference: MachineBed) -> None:
+    bed = MachineBed(tmp_path / "run")
+    bed.grading = FakeGrading(lambda answer, question: True)
+    with pytest.raises(Aborted, match="killed"):
+        await bed.start()
+    stored = bed.outcomes()
+    assert len(stored) >= 12 and {category for _, category in stored.values()} == {None}
+    bed.grading = FakeGrading()
+    await bed.start()
+    assert (bed.looks(), bed.outcomes()) == (reference.looks(), reference.outcomes())
+
+
+async def test_wall_time_ends_a_run_with_what_is_stored(tmp_path: Path) -> None:
+    bed = MachineBed(tmp_path / "run", plan(budget=Budget(wall_seconds=60.0), pace=Pace()))
+    cyd = bed.endpoints["cyd"]
+
+    def hang(prompt: str, seeds: range) -> None:
+        if len(cyd.samples) > TRIALS.min * len(QUESTIONS) + 3:
+            cyd.delay, bed.clock.seconds = 3600.0, 61.0
+
+    cyd.fail = hang
+    async with asyncio.timeout(HANGS):
+        await bed.start()
+    assert bed.reason is Reason.WALL_TIME and (looks := bed.looks())
+    await bed.start()
+    assert bed.reason is Reason.WALL_TIME and bed.looks() == looks
 
 
 @dataclass

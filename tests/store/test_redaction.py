@@ -46,8 +46,12 @@ def test_extracted_text_stays_if_the_stored_answer_contains_it() -> None:
     [
         ({"text": f"it is {KEY}", "extracted": "1b2c3d4"}, GradeDetails(dict(SIGNALS) | {"kind": "***"}, "***")),
         # an Inspect scorer may quote another model
-        ({"text": "42", "signals": {"why": KEY}, "extracted": f"{KEY}!"}, GradeDetails({"why": "***"}, "***!")),
+        (
+            {"text": "2", "signals": {"why": f"got {KEY}"}, "extracted": f"{KEY}!"},
+            GradeDetails({"why": "got ***"}, "***!"),
+        ),
         ({"text": KEY, "error": f"it raised ValueError: {KEY[:18]}"}, GradeDetails(error="it raised ValueError: ***")),
+        ({"text": "2", "error": "got sk-abcdefgh12345678abcd"}, GradeDetails(error="got ***")),  # which nobody knows
     ],
 )
 def test_a_grade_is_stored_without_a_piece_of_the_key(trial: dict[str, Any], grade: GradeDetails) -> None:

@@ -16,6 +16,7 @@ from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Budget, Controller, Judging, Optimal, Pace, Plan, Trials
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking, Threshold, TopK
+from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.tape import Tape, without_gaps
 from adaptive_eval.core.types import Cost, Outcome, PairVerdict, SetAside, Verdict
@@ -224,6 +225,15 @@ def test_looks_decide_alike_whether_or_not_they_are_kept(seed: int, lookahead: i
     bare = drive_rounds(Controller(plan, keep_looks=False), tape(seed))
     assert bare.looks == [] and bare.latest_look() == full.latest_look() == full.looks[-1]
     assert bare.finished is full.finished and np.array_equal(bare.counts, full.counts)
+
+
+def test_the_outcomes_of_a_batch_are_those_of_its_trials() -> None:
+    first, extra = (np.random.default_rng(seed).integers(0, 5, QUESTIONS) for seed in (1, 2))
+    drawn = DrawnBatch.of(Batch(2, 0, first, extra), tape(3))
+    places = [*zip(*(column.tolist() for column in drawn.trials), strict=True)]
+    assert sorted(places) == [(2, at, first[at] + more) for at in range(QUESTIONS) for more in range(extra[at])]
+    assert drawn.categories.tolist() == [tape(3).at(*place) for place in places]
+    assert drawn.counts.sum(axis=1).tolist() == extra.tolist()
 
 
 def test_counts_that_do_not_fit_the_round_are_refused() -> None:
