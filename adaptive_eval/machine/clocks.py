@@ -116,18 +116,6 @@ class RunClock:
         if self._since.get(model) and not self._models[model].is_launched:
             self._until[model] = self.now()
 
-    def end_servers(self) -> bool:
-        """Note that all servers of the run have ended; returns whether any was up."""
-        up = [
-            (model, place)
-            for model, places in self._since.items()
-            if self._models[model].is_launched
-            for place in places
-        ]
-        for model, place in up:
-            self._end(model, place)
-        return bool(up)
-
     def held_times(self) -> dict[str, HeldTime]:
         """Time for which each model has held its servers, over all starts."""
         now = self.now()

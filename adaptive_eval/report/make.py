@@ -47,8 +47,6 @@ class Reporter:
         self._subject = run_subject(config, questions, created)
         self.latest: Results | None = None
         """The newest report that was stored."""
-        self.latest_draft: Draft | None = None
-        """From which it was made."""
         self._repeats: dict[str, tuple[int, Caution | None]] = {}
         """The warning of each model whose answers repeat, with the number of answers at the last search."""
 
@@ -139,6 +137,6 @@ class Draft:
 
     def publish(self, log: RunStore) -> None:
         """Write results.json, once the report is stored."""
-        self.reporter.latest, self.reporter.latest_draft = self.results, self
+        self.reporter.latest = self.results
         if self.results is not None:
             write_results(log.directory, self.results)

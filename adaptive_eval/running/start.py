@@ -170,7 +170,6 @@ class _Start:
             clock = _open_clock(config, prepared, setting, store.reader)
             labels = LabelSource(beside, prepared.config, prepared.roster).current
             reporter = Reporter(prepared.config, prepared.questions, store.reader.created, labels)
-            stack.callback(self._count_shutdown, store, clock, reporter)  # it is called once servers have ended
             status = LiveStatus(prepared.config, names, beside, clock, reporter, self._display)
             patience = max((model.longest_answer for model in config.asked), default=0.0)
             driver = Driver(
@@ -259,21 +258,6 @@ class _Start:
         self.last_line = end_line(config.name, ended)
         self._display.ended(ended)
         return ended
-
-    def _count_shutdown(self, store: RunStore, clock: RunClock, reporter: Reporter) -> None:
-        """Add the time that servers took to end, unless another start has gone on with the run meanwhile."""
-        if not clock.end_servers():
-            return
-        draft = reporter.latest_draft
-        with suppress(StoreError):
-            if not self._is_over:  # an error is raised, and noted after this
-                store.commit([], held=clock.held())
-                return
-            with closing(RunStore.attach(store.directory, self._redactor)) as again:
-                if again.last_seq == store.last_seq:
-                    again.commit([], held=clock.held(), report=draft)
-                    if draft is not None:
-                        draft.publish(again)
 
     def _on_interrupt(self, driver: Driver, servers: RunServers, patience: float) -> None:
         if self._is_over:

@@ -136,17 +136,12 @@ def test_a_finished_run_says_so_before_its_servers_have_ended(site: Site) -> Non
     process = WarmProcess(["run", str(config), "--display", "plain"], site.folder, script)
     site.processes.append(process)
     printed(process, "stopping  3 servers (at once with Ctrl-C)")
-    before = held_of(site.directory())
     assert len(servers(site)) == 6, "three servers and their keepers"
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=HANGS)
     assert (process.returncode, err) == (ExitCode.SPENT, "")
     assert not servers(site)
     assert len(events_in(site.directory(), RunFinished)) == 1
-    held = held_of(site.directory())  # the time that they took to end is paid, too
-    assert all(held[name].seconds > before[name].seconds and not held[name].up for name in MODELS)
-    seconds = {str(row["name"]): row["server_seconds"] for row in site.results()["models"]}
-    assert seconds == {name: held[name].seconds for name in MODELS}
 
 
 @pytest.mark.slow
