@@ -20,7 +20,7 @@ answers can only make it longer.
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -71,6 +71,10 @@ class BatchesInFlight:
         """The time of the logical clock: when the latest batch that was committed was due."""
         self._by_model: list[list[Batch]] = [[] for _ in range(bench.models)]
         """The batches of each model that may still get outcomes, parked or not, in the order of issue."""
+        self._in_order: list[Batch] | None = None
+        """All that are not parked, in the order in which they are committed; None if that has changed since."""
+        self._in_parts: list[Batch] | None = None
+        """Those of them that are partly open; None if that has changed since."""
         self.ticks_per_trial: FloatArray = np.ones(bench.models)
         """(L,): ticks of the logical clock that one trial per question of each model takes."""
         self.last_due = np.zeros(bench.models)
@@ -100,9 +104,14 @@ class BatchesInFlight:
                 renumbered = batch.for_model(model)
                 self.account.reserve(renumbered)
                 self._by_model[model].append(renumbered)
+                self._forget_order()
             self.last_due[model] = before.last_due[old_number]
         self.early = before.early.for_models(models)
         self._withdraw_unpaid()
+
+    def _forget_order(self) -> None:
+        """Put batches in order anew, when their order is asked for next."""
+        self._in_order = self._in_parts = None
 
     def _withdraw_unpaid(self) -> None:
         """Withdraw the latest rounds of which nothing has arrived until the caps cover those in flight."""
@@ -114,6 +123,7 @@ class BatchesInFlight:
             withdrawn = max(untouched, key=_order)
             model = withdrawn.model
             self._by_model[model].remove(withdrawn)
+            self._forget_order()
             self.issued[model] -= withdrawn.slots.extra
             self.last_due[model] = max((batch.due for batch in self.batches(model)), default=0.0)
             self.account.settle(withdrawn, 0, NO_COST)
@@ -143,6 +153,7 @@ class BatchesInFlight:
             self.account.reserve(batch)
             self.account.promise(batch)
             self._by_model[batch.model].append(batch)
+        self._forget_order()
         self._take_known(batches)
 
     def _set_due(self, batch: Batch, at: float | None = None, ticks: float | None = None) -> None:
@@ -151,6 +162,7 @@ class BatchesInFlight:
             ticks = self._trials_per_question(batch) * float(self.ticks_per_trial[batch.model])
         batch.due = max(self.now, float(self.last_due[batch.model])) + ticks if at is None else at
         self.last_due[batch.model] = batch.due
+        self._forget_order()
 
     def may_park(self, needed: NDArray[np.bool_]) -> bool:
         """Whether the batches of all models but these (L,) may be parked. They stay reserved, since they may have been
@@ -167,6 +179,7 @@ class BatchesInFlight:
             if batch.parked != needed[batch.model]:
                 continue
             batch.parked = not batch.parked
+            self._forget_order()
             if batch.parked:
                 self.last_due[batch.model] = 0.0
             else:
@@ -226,6 +239,7 @@ class BatchesInFlight:
             for batch in self._by_model[model][1:]:
                 until = batch.due = until + self._trials_per_question(batch) * ticks
             self.last_due[model] = until
+            self._forget_order()
 
     def _trials_per_question(self, batch: Batch) -> float:
         """Trials per question of a batch."""
@@ -269,8 +283,11 @@ class BatchesInFlight:
     def batches(self, model: int | None = None) -> Sequence[Batch]:
         """All batches in flight, or those of one model, in the order in which they are committed; parked ones are not
         among them."""
-        batches = self.all_batches() if model is None else self._by_model[model]
-        return sorted((batch for batch in batches if not batch.parked), key=_order)
+        if model is not None:
+            return sorted((batch for batch in self._by_model[model] if not batch.parked), key=_order)
+        if self._in_order is None:
+            self._in_order = sorted((batch for batch in self.all_batches() if not batch.parked), key=_order)
+        return self._in_order
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -290,17 +307,17 @@ class BatchesInFlight:
 
     def complete_and_due(self) -> list[Batch]:
         """The batches due next, once all of them are complete; empty before, or if nothing is in flight."""
-        due = self._due_next()
-        return [] if any(batch.missing for batch in due) else due
+        return [] if any(batch.missing for batch in self._due_next()) else list(self._due_next())
 
-    def _due_next(self) -> list[Batch]:
+    def _due_next(self) -> Iterator[Batch]:
         batches = self.batches()
-        return [batch for batch in batches if batch.due == batches[0].due]
+        return takewhile(lambda batch: batch.due == batches[0].due, batches)
 
     def commit(self, batches: Iterable[Batch]) -> None:
         """Remove complete batches, and replace their reservation by their cost."""
         for batch in batches:
             self._by_model[batch.model].remove(batch)
+            self._forget_order()
             self.now = max(self.now, batch.due)
             self.account.take_first_costs(batch)
             self.account.settle(batch, batch.size, batch.total_cost())
@@ -311,6 +328,7 @@ class BatchesInFlight:
         dropped, self._by_model[model] = self._by_model[model], []
         for batch in dropped:
             batch.parked = False
+        self._forget_order()
         return dropped
 
     def clear(self) -> list[Batch]:
@@ -362,6 +380,7 @@ class BatchesInFlight:
         not cover their worst case."""
         for batch in self.batches(model):
             batch.open = 0
+        self._in_parts = None
 
     @property
     def in_parts(self) -> bool:
@@ -369,7 +388,9 @@ class BatchesInFlight:
         return bool(self._partly_open())
 
     def _partly_open(self) -> list[Batch]:
-        return [batch for batch in self.batches() if batch.open < batch.size]
+        if self._in_parts is None:
+            self._in_parts = [batch for batch in self.batches() if batch.open < batch.size]
+        return self._in_parts
 
     def release_more(self) -> bool:
         """Release more trials of partly opened batches; False if the caps allow no more.
@@ -399,6 +420,7 @@ class BatchesInFlight:
                 return False
             for batch in parts:
                 batch.open = min(max(opened, opened_now + 1), batch.size)
+            self._in_parts = None
             self.rounds_issued += 1
         return True
 
