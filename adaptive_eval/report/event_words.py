@@ -124,10 +124,10 @@ def _run_sentence(event: Event) -> str | None:
             shares = ", ".join(plain_number(exp(score), 3) for score in event.scores)
             return f"without content, the verifier gives its labels A, B and C the probabilities {shares}"
         case notes.RegradingBegun():
-            waiting = f"{several(event.trials, 'stored answer')} without a grade"
+            waiting = f"{several(event.trials, 'stored answer')} {'has' if event.trials == 1 else 'have'} no grade yet"
             if event.late:
-                return f"{waiting}: the time is over, and those for a judge wait until that limit is raised"
-            return f"{waiting}: graded now; Ctrl-C postpones this"
+                return f"{waiting}; the time is over, and those for a judge wait until that limit is raised"
+            return f"{waiting} and {'is' if event.trials == 1 else 'are'} graded now; Ctrl-C postpones this"
         case notes.TrialsRegraded():
             graded = (event.trials if event.so_far is None else event.so_far) - (event.failed or 0)
             of = "" if event.of is None else f" of {event.of}"
