@@ -101,9 +101,10 @@ def _import_labels(run: Path, source: Path) -> None:
         typer.echo(f"{source} has no labels: none were added")
         return
     replaced = len(known.keys() & read_labels(run).keys()) + sum(at in known for at, _ in lines) - len(known)
-    add_labels(run, known)  # on standard error, since what is found comes first on the other
+    add_labels(run, known)
     of_same = f"; {several(replaced, 'earlier label')} of the same answer{'s' * (replaced > 1)} replaced"
-    typer.echo(f"{several(len(known), 'label')} added{of_same if replaced else ''}", err=True)
+    added = f"{several(len(known), 'label')} added{of_same if replaced else ''}"
+    typer.echo(added, err=True)  # what is found comes first on standard output
 
 
 def _serve_page(session: LabelSession, port: int) -> None:
