@@ -81,7 +81,7 @@ def test_a_limit_below_what_is_used_is_said_in_tenths_of_seconds_and_without_pow
     assert "budget.wall_time is 1s, but this run has used 3.5s. To continue, add:\n  --set budget.wall_time=4s" in (
         time.problem
     )
-    assert "is 0.00001, but this run has used 0.5 (budget.usd was 2,000,000). " in dollars.problem
+    assert "is 0.00001, but this run has used or reserved 0.5 (budget.usd was 2,000,000). " in dollars.problem
     assert dollars.problem.endswith("--set budget.usd=2000000")
 
 
@@ -204,3 +204,4 @@ def test_gpu_time_is_told_where_caps_count_it_by_requests_and_not_where_servers_
     assert "7,816 tokens and 0.5 GPU hours" in texts["ada"]
     assert "7,816 tokens for them" in texts["bob"] and "GPU" not in texts["bob"]
     assert texts["cyd"] == "2 answers requested, but never received"
+    assert "(8 were in flight when an earlier start ended)" in texts["ada"], "killed, or stopped with a batch"
