@@ -310,6 +310,15 @@ def test_the_command_gets_the_end_without_keys(site: Site, program: list[str], m
     assert "PATH" in message["names"] and "SOME_API_KEY" not in message["names"]
 
 
+@pytest.mark.parametrize(("delta", "outcome"), [("0.1%", "UNDECIDED"), ("90%", "PASS")])
+def test_the_command_gets_the_outcome_of_a_gate_once(site: Site, program: list[str], delta: str, outcome: str) -> None:
+    gate = {"objective": {"kind": "baseline", "baseline": "bob", "gate": True}, "stopping": {"delta": delta}}
+    models = [{"name": name, "model": "bob", "base_url": site.base_url} for name in ("bob", "new")]
+    site.run(site.write(models=models, trials={"min": 4, "max": 4}, notify=program, **gate))
+    (message,) = notifications(site.folder)
+    assert message["text"].count(f"{outcome}: new ") == 1
+
+
 @pytest.mark.usefixtures("short_pauses")
 def test_the_command_is_told_of_an_error_that_ends_a_run(site: Site, program: list[str]) -> None:
     models = [{"name": name, "model": f"no-{name}", "base_url": site.base_url} for name in ("ada", "bob")]
