@@ -19,7 +19,7 @@ from stored_runs import events_in, stored_results
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
-from adaptive_eval.notes import AnswersLost, Event, RunFinished, RunResumed, RunStarted, RunStopped
+from adaptive_eval.notes import AnswersLost, Event, RunFinished, RunResumed, RunStarted, RunStopped, TrialsImported
 from adaptive_eval.report.looks import read_look
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.rescore import rescore
@@ -82,6 +82,7 @@ WAITED, LOST = RunStopped(waited_for=("a", "b")), AnswersLost("a", 2, discarded=
         ([RunStarted(0), RunResumed(0), WAITED], [0, 1]),
         ([RunStarted(0), WAITED, RunResumed(40), LOST], []),
         ([RunStarted(0), WAITED, RunResumed(30, longest_prompts={"a": 9})], [1]),
+        ([TrialsImported(40), RunStopped()], []),
     ],
 )
 def test_a_start_leaves_out_answers_requested_ahead_only_if_it_has_stored_some_and_not_all(
