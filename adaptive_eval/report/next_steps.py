@@ -227,8 +227,8 @@ def _independent_answers(ending: Ending) -> Iterator[Advice]:
 
 
 def _ask_again(ending: Ending, why: str = "") -> Advice:
-    """How to replace the answers that an alarm is about: those of logs cannot be requested again."""
-    if ending.imported:
+    """How to replace the answers that an alarm is about, unless an import cannot request any."""
+    if ending.imported and (ending.arguments is None or ending.lacks_questions):
         return _step(ending, f"{why}fix the server, and start over", fresh=True)
     return _step(ending, f"{why}{ASK_AGAIN}", flag="--ask-again")
 

@@ -521,11 +521,14 @@ def test_the_steps_for_missing_grades_follow_from_the_errors(errors: tuple[str, 
     assert ("(its error: it is down)" in texts[0]) is any("it is down" in error for error in errors)
 
 
-def test_answers_of_logs_are_not_asked_for_again() -> None:
+def test_answers_of_logs_are_requested_again_only_by_an_import_that_can_run() -> None:
     results = ended("rrrr", Reason.SETTLED)
     alarm = AlarmRow(results.models[0].name, "truncated", 9, 10, 0, 10, 5, "since answer 5, 9 of 10 answers are cut")
     ending = Ending(reason=Reason.ALARM, results=replace(results, alarms=(alarm,)), trials=9, imported=True)
-    assert not any("--ask-again" in step.text for step in next_steps(ending))
+    runnable = replace(ending, arguments=("mine.yaml",))
+    for logs, is_asked in ((ending, False), (runnable, True), (replace(runnable, lacks_questions=True), False)):
+        commands = [f"{step.text} {step.command}" for step in next_steps(logs)]
+        assert any("--ask-again" in command for command in commands) is is_asked
 
 
 @pytest.mark.parametrize(
