@@ -145,8 +145,9 @@ def closed_on_error(opened: SupportsClose) -> Iterator[None]:
 @contextmanager
 def new_export(path: Path, force: bool) -> Iterator[Path]:
     """A temporary path to write to, for a file at `path`, which it may replace with `force`."""
-    if path.is_dir():
-        raise ConfigError(f"{path} is a folder, but an export is one file; give another --output")
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a device or a pipe"
+        raise ConfigError(f"{path} is {what}, but an export is one file; give another --output")
     if path.exists() and not force:
         raise ConfigError(f"{path} already exists; replace it with --force, or give another --output")
     draft = path.with_name(f".{path.name}.draft-{os.getpid()}")
@@ -204,6 +205,20 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], hint: str) -> None:
         what = "the disk is full" if error.errno in _FULL else f"it cannot be written: {error.strerror}"
         kind = StoreFull if error.errno in _FULL else StoreError
         raise kind(f"{path}: {what}. {hint}") from error
+
+
+def write_output(path: Path, data: bytes, hint: str) -> None:
+    """Write the file that a user has named; a device or a pipe, such as /dev/stdout, is written to, not replaced.
+
+    Not for a path in a stranger's directory, where it may be a link to a device.
+    """
+    if path.is_dir() or path.is_file() or not path.exists():
+        write_atomic(path.resolve(), data, hint)
+        return
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise StoreError(f"{path}: it cannot be written: {error.strerror}. {hint}") from error
 
 
 def make_folder(folder: Path, hint: str) -> None:

@@ -9,7 +9,7 @@ import orjson
 import typer
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.base.files import write_atomic
+from adaptive_eval.base.files import write_output
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import MAX_LINE, Overrides, report_errors, typed_command
@@ -75,7 +75,7 @@ def plan(
         alarmed_there = {} if pilot is None else _read_results(pilot)[1]
         if json is not None:
             document = orjson.dumps(forecast, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-            write_atomic(json, document, "Fix that, or give another --json")
+            write_output(json, document, "Fix that, or give another --json")
     settings, rule = prepared.config, prepared.config.stopping
     typer.echo(f"{QUESTION} {answer_line(forecast)}\n")
     summary = run_in_words(prepared)
@@ -88,7 +88,7 @@ def plan(
         typer.echo(f"warning   {safe_line(problem, MAX_LINE)}")
     for hint in _hints(prepared):
         typer.echo(hint)
-    if json is not None:
+    if json is not None and json.is_file():
         typer.echo(f"forecast  {json}")
     costs, spent = (forecast.capped or forecast.need).costs, forecast.spent
     if (spent is not None and costs.trials.high <= spent.trials) or _is_stopped(results, settings):

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 import orjson
 import typer
 
-from adaptive_eval.cli.shared import Run, report_errors, write_text
+from adaptive_eval.base.files import write_atomic
+from adaptive_eval.cli.shared import ANOTHER_OUTPUT, Run, report_errors, write_text
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.view import RunView, read_view
 
@@ -32,10 +33,12 @@ def report(
     with report_errors():
         view = read_view(run, rows=kind == "json")
         text = _render(view, kind)
-        if output == Path("-"):
-            typer.echo(text, nl=False)
+        if output is not None:
+            write_text(output, text)
         else:
-            write_text(output or run / f"report.{SUFFIXES.get(kind, kind)}", text)
+            path = run / f"report.{SUFFIXES.get(kind, kind)}"
+            write_atomic(path, text.encode("utf-8", "replace"), ANOTHER_OUTPUT)
+            typer.echo(str(path))
 
 
 def _render(view: RunView, kind: Kind) -> str:

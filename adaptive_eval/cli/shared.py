@@ -23,6 +23,10 @@ Overrides = Annotated[
 
 MAX_LINE = 2000
 """Characters of a line of a message."""
+TERMINAL = (Path("-"), Path("/dev/stdout"))
+"""Values of --output for the terminal."""
+ANOTHER_OUTPUT = "Fix that, or give another --output"
+"""Ends the error of an --output that cannot be written."""
 
 
 def typed_command(command: str, config: Path, overrides: Sequence[str] | None = None, *options: str) -> str:
@@ -45,11 +49,15 @@ def report_errors() -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write the file of --output, and print its path."""
-    from adaptive_eval.base.files import write_atomic
+    """Write to the terminal, or to the file or device of --output; the path of a file is printed."""
+    from adaptive_eval.base.files import write_output
 
-    write_atomic(path, text.encode("utf-8", "replace"), "Fix that, or give another --output")
-    typer.echo(str(path))
+    if path in TERMINAL:
+        typer.echo(text, nl=False)
+        return
+    write_output(path, text.encode("utf-8", "replace"), ANOTHER_OUTPUT)
+    if path.is_file():
+        typer.echo(str(path))
 
 
 TextKind = Annotated[
@@ -63,7 +71,7 @@ def write_document(title: str, blocks: "Iterable[Block]", plain: object, kind: T
     """Write a document as Markdown, as text, or as JSON of its `plain` values."""
     from adaptive_eval.show.text import as_markdown, as_text
 
-    match kind or ("text" if output is None else "md"):
+    match kind or ("text" if output is None or output in TERMINAL else "md"):
         case "json":
             text = orjson.dumps(plain, option=orjson.OPT_APPEND_NEWLINE).decode()
         case "md":

@@ -250,12 +250,19 @@ class Controller:
         has_fixed_side = self.plan.objective.reference is not None or bool(self.plan.bench.recorded)
         others = 1 if has_fixed_side else 2
         while self.finished is None and not self._flight.within_caps():
-            late = self._flight.holding_up(others)
+            late = self._flight.holding_up(others) or self._unpaid_newcomers()
             if not late:
                 self._end_beyond_caps()
             for model in late:
                 self._drop_model(SetAside(model, UNPAID, Cause.BUDGET))
             self._advance()
+
+    def _unpaid_newcomers(self) -> list[int]:
+        """Models that join and hold up even one other, which is compared with models that looks have judged."""
+        late = self._flight.holding_up(1)
+        judged = self._in_play() & (self._tally.counts.sum(axis=(1, 2)) > 0)
+        judged[late] = False
+        return late if judged.any() and self._joining.issuperset(late) else []
 
     def _end_beyond_caps(self) -> None:
         """End the run if too little is left for the rounds in flight."""

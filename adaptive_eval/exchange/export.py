@@ -78,7 +78,7 @@ def export(
         raise ConfigError("an export cannot be written to standard output; give a file as --output")
     with_texts = bool(export_format.texts if texts is None else texts)
     with opened_source(directory) as source:
-        with new_export(path, force) as draft:
+        with new_export(path if output is None else path.resolve(), force) as draft:  # a link in a run is replaced
             outcomes = export_format.write(source, draft, with_texts, on_progress)
         trials = source.reader.trial_count()
         results = None if with_texts else source.run.results(running=False, rows=False, sums=False)

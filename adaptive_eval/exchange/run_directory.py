@@ -41,7 +41,7 @@ from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
-from adaptive_eval.machine.records import CORE_SET_ASIDE, SET_ASIDE, LookTaken, Note
+from adaptive_eval.machine.records import ALARM, CORE_SET_ASIDE, SET_ASIDE, LookTaken, Note
 from adaptive_eval.notes.beginnings import TrialsImported, has_foreign_trials
 from adaptive_eval.notes.lives import RunFinished, RunStopped
 from adaptive_eval.questions import Question
@@ -83,7 +83,7 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         records = [
             record
             for record in machine.derived.collected
-            if isinstance(record, LookTaken) or record.kind == CORE_SET_ASIDE
+            if isinstance(record, LookTaken) or record.kind in (CORE_SET_ASIDE, ALARM)
         ]
         reason, short_caps = machine.controller.finished, machine.controller.short_caps
         ended = RunStopped() if reason is None else RunFinished(reason, short_caps=short_caps or None)

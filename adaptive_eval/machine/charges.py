@@ -32,7 +32,7 @@ class ChargeKind(StrEnum):
     LOST = "lost"
     """It was lost on the way, and may have been generated."""
     KILLED = "killed"
-    """It was in flight when a start was killed."""
+    """It was in flight when a start was killed, or left to a batch service that the run no longer uses."""
     WASTED = "wasted"
     """It arrived but is useless; the cost is its actual usage."""
     BASELINE = "baseline"

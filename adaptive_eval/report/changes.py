@@ -115,7 +115,8 @@ class Limit(NamedTuple):
         """Why the limit cannot be so low, and what to type."""
         enough = math.ceil(self.used) if self.before is None else self.before
         was = "" if self.before is None else f" ({self.key} was {plain_number(self.before, 10)}{self.unit})"
-        used = f"this run has used {plain_number(_rounded_up(self.used, self.unit), 10)}{self.unit}"
+        verb = "used" if self.unit else "used or reserved"  # for requests in flight, such as those of a batch
+        used = f"this run has {verb} {plain_number(_rounded_up(self.used, self.unit), 10)}{self.unit}"
         if self.key == "trials.max":
             used = f"a model already has {plain_number(self.used, 10)} answers per question"
         goal = "To continue, add" if enough > self.used else "A higher limit continues it; to keep it as it is, set"

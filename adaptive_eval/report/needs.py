@@ -209,9 +209,14 @@ def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
 def cost_to_go_on(results: Results) -> str | None:
     """Expected cost of going on until all is decided or a limit is met; None if the run is finished, or an alarm ends
     it."""
-    more, cost = results.trials_to_go, results.cost
     if results.run.status == "finished" or ends_by_alarm(results):
         return None
+    undecided = {name for pair in results.pairs if pair.verdict == Verdict.OPEN for name in (pair.first, pair.second)}
+    rows = [row for row in results.models if row.name in undecided and not row.recorded]
+    stored, cost = sum(max(0, row.stored_trials - row.trials) for row in rows), results.cost
+    more = results.trials_to_go - stored
+    if stored and more < 0.5:
+        return f"resuming begins with {several(stored, 'stored answer')}, and may need no others"
     if more < 0.5:  # open pairs are past their estimate, and how long they stay open is chance
         return "resuming takes at least another round of answers"
     amounts = {"tokens": (cost.tokens, "{:,.0f} tokens"), "usd": (cost.usd, "${:,.2f}")}

@@ -227,8 +227,8 @@ def _independent_answers(ending: Ending) -> Iterator[Advice]:
 
 
 def _ask_again(ending: Ending, why: str = "") -> Advice:
-    """How to replace the answers that an alarm is about: those of logs cannot be requested again."""
-    if ending.imported:
+    """How to replace the answers that an alarm is about, unless an import cannot request any."""
+    if ending.imported and (ending.arguments is None or ending.lacks_questions):
         return _step(ending, f"{why}fix the server, and start over", fresh=True)
     return _step(ending, f"{why}{ASK_AGAIN}", flag="--ask-again")
 
@@ -289,7 +289,7 @@ def _raise_limits(ending: Ending) -> Iterator[Advice]:
     results, others, notes = ending.results, NeedKind.NEW_RUN in ending.needs, list[str]()
     pairs = _pairs_that_need(ending, NeedKind.TRIALS)
     if results is not None and [*larger] == ["trials.max"]:  # else limits say what it costs
-        more, models = _further_answers(ending, results, larger["trials.max"])
+        more, models = _further_answers(results, larger["trials.max"], pairs)
         whose = " and ".join(map(safe_line, models)) if len(models) < 3 else f"{len(models)} models"
         notes += [f"up to {several(more, 'more answer')} of {whose}"]
     if NeedKind.TRIALS in ending.needs and 0 < len(pairs) < len(ending.undecided):
@@ -340,7 +340,9 @@ def _with_larger_max(ending: Ending, results: Results, pairs: Sequence[PairRow])
     """A new run with more trials than the present differences need."""
     needed = max(pair.trials_needed or 0.0 for pair in pairs)
     larger = math.ceil(round_up(RESERVE * max(results.setting("trials", "max"), needed)))
-    return _step(ending, "start over with a larger trials.max", {"trials.max": larger}, fresh=True)
+    caps = _covering_caps(ending, results, larger, pairs)  # it repeats what this run has asked
+    text = f"start over with a larger {' and '.join([*caps, 'trials.max'])}"
+    return _step(ending, text, caps | {"trials.max": larger}, fresh=True)
 
 
 def _larger_delta(results: Results, pairs: Sequence[PairRow]) -> tuple[str, float | str]:
@@ -403,11 +405,11 @@ def _larger_limits(ending: Ending) -> dict[str, float]:
     largest, pairs = results.setting("trials", "max"), _pairs_that_need(ending, NeedKind.TRIALS)
     needed = max((pair.trials_needed or 0.0 for pair in pairs), default=0.0)
     deciding = max((pair.deciding_max or 0.0 for pair in pairs), default=0.0)
-    within = _larger_of(caps, _covering_caps(ending, results, min(RESERVE * needed, largest)))
+    within = _larger_of(caps, _covering_caps(ending, results, min(RESERVE * needed, largest), pairs))
     if within and deciding <= largest:
         return within
     larger = math.ceil(round_up(deciding if deciding > largest else RESERVE * max(largest, needed)))
-    return _larger_of(caps, _covering_caps(ending, results, larger)) | {"trials.max": larger}
+    return _larger_of(caps, _covering_caps(ending, results, larger, pairs)) | {"trials.max": larger}
 
 
 def _larger_of(caps: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
@@ -431,9 +433,9 @@ def _rounded_cap(key: str, cap: float) -> float:
     return float(math.ceil(round(cap, 6))) if key == "wall_time" else round_up(cap)
 
 
-def _covering_caps(ending: Ending, results: Results, trials: float) -> dict[str, float]:
-    """The caps that the cost of so many trials per question of the undecided models would exceed, as large as that."""
-    cost, times = results.cost, _further_answers(ending, results, trials)[0] / max(results.cost.trials, 1)
+def _covering_caps(ending: Ending, results: Results, trials: float, pairs: Sequence[PairRow]) -> dict[str, float]:
+    """The caps that the cost of so many trials per question of these pairs' models would exceed, as large as that."""
+    cost, times = results.cost, _further_answers(results, trials, pairs)[0] / max(results.cost.trials, 1)
     used = {key: cost.in_all(key) + times * getattr(cost, key) for key in ("trials", "tokens", "usd")}
     restart = ending.restart
     servers = restart.gpu_seconds + 2 * restart.ending_gpu_seconds  # the end of this start, and of the next one
@@ -444,9 +446,9 @@ def _covering_caps(ending: Ending, results: Results, trials: float) -> dict[str,
     }
 
 
-def _further_answers(ending: Ending, results: Results, trials: float) -> tuple[int, list[str]]:
-    """Answers of the undecided models until each has so many trials per question, and these models."""
-    undecided = {name for pair in _pairs_that_need(ending, NeedKind.TRIALS) for name in (pair.first, pair.second)}
+def _further_answers(results: Results, trials: float, pairs: Sequence[PairRow]) -> tuple[int, list[str]]:
+    """Answers of these pairs' models until each has so many trials per question, and these models."""
+    undecided = {name for pair in pairs for name in (pair.first, pair.second)}
     per_model = results.max_trials_per_model * trials / results.setting("trials", "max")
     asked = [row for row in results.models if row.name in undecided and row.recorded is None]
     return math.ceil(sum(max(per_model - row.stored_trials, 0.0) for row in asked)), [row.name for row in asked]

@@ -381,7 +381,8 @@ def _never_received(losses: Sequence[AnswersLost], *, is_launched: bool) -> str:
     number, killed = _answers(losses), _answers(loss for loss in losses if loss.killed)
     verdicts, cost = sum(loss.verdicts for loss in losses), total_cost(losses)
     of = [several(number, "answer")] * (number > 0) + [f"{several(verdicts, 'verdict')} of its judge"] * (verdicts > 0)
-    flying = f" ({killed} were in flight when the run was killed)" if killed else ""
+    were = "was" if killed == 1 else "were"
+    flying = f" ({killed} {were} in flight when an earlier start ended)" if killed else ""
     counted = _used(cost._replace(gpu_seconds=0.0) if is_launched else cost)
     limits = f"; the limits count {counted} for them" if counted else ""
     return f"{' and '.join(of)} requested, but never received{flying}{limits}"

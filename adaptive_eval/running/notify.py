@@ -17,7 +17,7 @@ TIMEOUT_SECONDS = 30.0
 def end_line(name: str, ended: Ended) -> str:
     """One line about the end of a run, with its first finding."""
     status = replace(ended.status, results=ended.results)  # with answers that were asked ahead
-    finding = f" {status.finding[0]}" if status.finding and not status.gate else ""
+    finding = next((f" {sentence}" for sentence in status.finding[:1] if sentence not in ended.why), "")
     return first_line(f"{name}: {ended.why.rstrip('.')}.{finding}")
 
 

@@ -326,7 +326,11 @@ def _meaning(stored: StoredRun, called: str) -> Json:
     return {"model": header.models.get(called, {}), **graded}
 
 
-REGRADE = "grade it again with this configuration (`adaptive-eval regrade RUN --config CONFIG`)"
+REGRADE = (
+    "put the grader and answer keys of this configuration into that of the other run, and grade that run again "
+    "(`adaptive-eval regrade RUN --config ITS_CONFIG`)"
+)
+"""This configuration has models that the other run has not asked."""
 
 
 def rubric_problems(ours: Rubric, theirs: Rubric) -> Iterator[str]:

@@ -16,7 +16,7 @@ from adaptive_eval.machine.events import Setting
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import LookTaken, SettingsEffect, SettingsEnd
 from adaptive_eval.machine.replay import Stage, replay
-from adaptive_eval.notes import RunBegun, RunFinished, RunStopped
+from adaptive_eval.notes import RunBegun, RunFinished, RunStopped, TrialsImported
 from adaptive_eval.notes.event import Event
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.load import benchmark_named
@@ -105,7 +105,10 @@ def stages_of_run(reader: RunReader, events: Sequence[Event], config: RunConfig,
 
 def awaited_models(events: Sequence[Event], models: Mapping[str, int], trials: int) -> list[int]:
     """The numbers of the models of which all that was asked in earlier starts has come: each of these had received it
-    when it ended, or has stored no trial, so that no slow answer is left out. `trials`: those stored now."""
+    when it ended, or has stored no trial, so that no slow answer is left out. `trials`: those stored now. No log says
+    what was requested, so imported trials beyond the last look do not count, as in the report of the import."""
+    if any(isinstance(event, TrialsImported) for event in events):
+        return []
     starts = [at for at, event in enumerate(events) if isinstance(event, RunBegun)]
     left_out = set[str]()
     for start, following in pairwise([*starts, len(events)]):

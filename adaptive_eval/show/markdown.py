@@ -33,7 +33,7 @@ from adaptive_eval.show.details import (
 )
 from adaptive_eval.show.labelled import label_blocks
 from adaptive_eval.show.ranking import model_remark, ranking_table
-from adaptive_eval.show.summary import read_answers, screen, step_lines
+from adaptive_eval.show.summary import pending_in_short, read_answers, screen, step_lines
 from adaptive_eval.show.text import (
     fenced_block,
     markdown_blocks,
@@ -74,7 +74,9 @@ def summary(view: RunView) -> str:
     """Render findings and costs as plain text for an email."""
     found = findings_of_view(view)
     steps = [*found.steps, *([] if view.results is None else [read_answers(view.place)])]
-    lines = [safe_line(view.name), "", *screen(found, view.results), *step_lines(steps)]
+    pending = pending_in_short(view.batches)
+    waiting = [] if pending is None else [f"pending   {pending}"]
+    lines = [safe_line(view.name), "", *screen(found, view.results), *waiting, *step_lines(steps)]
     return "\n".join(lines) + "\n"
 
 
@@ -130,6 +132,7 @@ def _findings(view: RunView) -> Iterator[str]:
     yield from filter(None, [" ".join([*_cost(found), *_written(results)])])
     if results is None:  # else a table says it
         yield from (markdown_cell(f"{label.capitalize()}: {text}.", 1000) for label, text in found.costs)
+        yield from markdown_blocks(batch_blocks(view))
     yield from _promise(found)
     yield from _step_paragraphs(found.steps)
     if results is not None:

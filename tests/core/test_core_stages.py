@@ -215,6 +215,20 @@ def test_a_joining_model_that_cannot_be_paid_for_is_set_aside() -> None:
     assert seen[0] == 4 * QUESTIONS, "its first round"
 
 
+def test_a_joining_model_that_cannot_be_paid_for_takes_no_score_from_another_that_joins() -> None:
+    """As if its server had been down in an earlier start, in which the other was judged without it."""
+    pace = Pace(share=0.5)
+    first = plan(2, pace, budget=Budget(trials=2000))
+    before = straight(first, Named((0, 1)))
+    stored = Named((0, 1, 4)).of([Ask(2, q, trial, 0) for q in range(QUESTIONS) for trial in range(24)])
+    cap = int(before.arrived.sum()) + len(stored) + QUESTIONS
+    second = plan(4, pace, budget=Budget(trials=cap))
+    run = Controller(after(before, second, (0, 1, None, None)))
+    restore(run, stored)
+    assert run.set_aside[3].cause is Cause.BUDGET and list(run.set_aside) == [3]
+    assert run.looks[-1].trials[2] >= 4 * QUESTIONS and not run.looks[-1].trials[3]
+
+
 def test_a_budget_that_is_raised_changes_no_look_and_the_run_goes_on() -> None:
     answers = Named((0, 1, 2), gap=0.02)
     patient = plan(3, rule=Sequential(start=4 / 24), judging=Judging(futility=None))

@@ -30,6 +30,17 @@ def test_an_export_is_not_replaced_without_force(tmp_path: Path, form: str) -> N
     assert not [file for file in directory.iterdir() if "draft" in file.name]
 
 
+def test_a_link_is_followed_if_it_is_named_and_replaced_in_a_run(tmp_path: Path) -> None:
+    directory = make_run(tmp_path, ragged())
+    target, named, within = tmp_path / "target.csv", tmp_path / "named", directory / "trials.csv"
+    for link in (named, within):
+        link.symlink_to(target)
+    typed("export", directory, "--format", "csv", code=0)
+    assert not within.is_symlink() and not target.exists()
+    typed("export", directory, "--format", "csv", "--output", named, code=0)
+    assert named.is_symlink() and target.read_bytes() == within.read_bytes()
+
+
 @pytest.mark.parametrize("form", EXPORTS)
 def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, form: str) -> None:
     directory = make_run(tmp_path, ragged())

@@ -20,6 +20,7 @@ from adaptive_eval.report.changes import Limit
 from adaptive_eval.report.finding import pairing_in_words, pairing_sentences
 from adaptive_eval.report.findings import find, findings_of_view
 from adaptive_eval.report.lines import Scale
+from adaptive_eval.report.needs import cost_to_go_on
 from adaptive_eval.report.next_steps import Advice
 from adaptive_eval.report.records import ComparisonCount, Spending
 from adaptive_eval.report.results import PairRow
@@ -81,7 +82,7 @@ def test_a_limit_below_what_is_used_is_said_in_tenths_of_seconds_and_without_pow
     assert "budget.wall_time is 1s, but this run has used 3.5s. To continue, add:\n  --set budget.wall_time=4s" in (
         time.problem
     )
-    assert "is 0.00001, but this run has used 0.5 (budget.usd was 2,000,000). " in dollars.problem
+    assert "is 0.00001, but this run has used or reserved 0.5 (budget.usd was 2,000,000). " in dollars.problem
     assert dollars.problem.endswith("--set budget.usd=2000000")
 
 
@@ -204,3 +205,22 @@ def test_gpu_time_is_told_where_caps_count_it_by_requests_and_not_where_servers_
     assert "7,816 tokens and 0.5 GPU hours" in texts["ada"]
     assert "7,816 tokens for them" in texts["bob"] and "GPU" not in texts["bob"]
     assert texts["cyd"] == "2 answers requested, but never received"
+    assert "(8 were in flight when an earlier start ended)" in texts["ada"], "killed, or stopped with a batch"
+
+
+def test_what_a_resumed_run_takes_is_without_answers_it_has_already() -> None:
+    """The rest of an unfinished round, and what was asked ahead of the last look, is there."""
+    view = simulated(world("ab", 8), looks=1, trials={"min": 4, "max": 80})
+    assert view.results is not None
+    seen = tuple(replace(row, stored_trials=row.trials) for row in view.results.models)
+    pairs = tuple(replace(pair, verdict="open") for pair in view.results.pairs)
+    results = replace(view.results, models=seen, pairs=pairs, trials_to_go=60.0)
+
+    def taken(ahead: int, **changed: Any) -> str | None:
+        rows = [replace(row, stored_trials=row.trials + ahead, **changed) for row in seen]
+        return cost_to_go_on(replace(results, models=tuple(rows), cost=replace(results.cost, trials=100, tokens=1000)))
+
+    assert (taken(0) or "").startswith("resuming takes about 60 more answers (600 tokens")
+    assert (taken(20) or "").startswith("resuming takes about 20 more answers (200 tokens")
+    assert taken(30) == "resuming begins with 60 stored answers, and may need no others"
+    assert (taken(30, recorded="runs/earlier") or "").startswith("resuming takes about 60 more answers")

@@ -220,6 +220,19 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(plac
     assert refused.exit_code == ExitCode.CONFIGURATION and "has none of these" in refused.stderr
 
 
+@pytest.mark.slow
+def test_an_import_with_an_alarm_goes_on_like_the_run(place: ScriptedPlace) -> None:
+    turning = Turning(place.server, "content_filter")
+    assert place.run(concurrency=1).exit_code == ExitCode.SPENT
+    typed("export", place.run_dir, "--format", "jsonl", code=0)
+    copy, config = place.later("imported"), place.config(concurrency=1)
+    typed("import", place.run_dir / "trials.jsonl", "--to", copy.run_dir, "--config", config, code=0)
+    assert copy.results["alarms"] == place.results["alarms"] != []
+    assert "/imported' --ask-again\n" in copy.report("summary").partition("to do")[2]
+    turning.fix()
+    assert copy.run("--ask-again", concurrency=1).exit_code == ExitCode.REACHED and not copy.results["alarms"]
+
+
 @pytest.mark.parametrize(
     ("how", "advice"), [("empty", "let it go on with --ask-again"), ("length", "here: name another")]
 )

@@ -18,6 +18,8 @@ from warm_start import WarmProcess
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.notes import AnswersLost, events_of_kind
 from adaptive_eval.notes.batches import pending_batches
+from adaptive_eval.report.view import read_view
+from adaptive_eval.show.markdown import markdown, summary
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.supplies.batches.calls import BatchCalls
@@ -118,6 +120,10 @@ def stopped_with_batches(site: Site, config: Path, monkeypatch: pytest.MonkeyPat
         stopped = site.run(config)
     assert stopped.exit_code == ExitCode.STOPPED, stopped.output
     assert len(pending_batches(stored_events(site.directory()))) == len(MODELS)
+    view = read_view(site.directory())
+    assert view.results is None, "batches are in reports before the first look, too"
+    assert f"\npending   {len(MODELS)} batches pending (" in summary(view)
+    assert "Pending at batch services" in markdown(view)
 
 
 def test_batches_of_a_removed_model_stay_reserved_until_it_is_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

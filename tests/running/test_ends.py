@@ -19,7 +19,7 @@ from stored_runs import events_in, stored_results
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
-from adaptive_eval.notes import AnswersLost, Event, RunFinished, RunResumed, RunStarted, RunStopped
+from adaptive_eval.notes import AnswersLost, Event, RunFinished, RunResumed, RunStarted, RunStopped, TrialsImported
 from adaptive_eval.report.looks import read_look
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.rescore import rescore
@@ -82,6 +82,7 @@ WAITED, LOST = RunStopped(waited_for=("a", "b")), AnswersLost("a", 2, discarded=
         ([RunStarted(0), RunResumed(0), WAITED], [0, 1]),
         ([RunStarted(0), WAITED, RunResumed(40), LOST], []),
         ([RunStarted(0), WAITED, RunResumed(30, longest_prompts={"a": 9})], [1]),
+        ([TrialsImported(40), RunStopped()], []),
     ],
 )
 def test_a_start_leaves_out_answers_requested_ahead_only_if_it_has_stored_some_and_not_all(
@@ -308,6 +309,15 @@ def test_the_command_gets_the_end_without_keys(site: Site, program: list[str], m
     line, remainder = message["text"].split("\n")
     assert line.startswith("run: Finished: ") and "ada is best" in line and not remainder
     assert "PATH" in message["names"] and "SOME_API_KEY" not in message["names"]
+
+
+@pytest.mark.parametrize(("delta", "outcome"), [("0.1%", "UNDECIDED"), ("90%", "PASS")])
+def test_the_command_gets_the_outcome_of_a_gate_once(site: Site, program: list[str], delta: str, outcome: str) -> None:
+    gate = {"objective": {"kind": "baseline", "baseline": "bob", "gate": True}, "stopping": {"delta": delta}}
+    models = [{"name": name, "model": "bob", "base_url": site.base_url} for name in ("bob", "new")]
+    site.run(site.write(models=models, trials={"min": 4, "max": 4}, notify=program, **gate))
+    (message,) = notifications(site.folder)
+    assert message["text"].count(f"{outcome}: new ") == 1
 
 
 @pytest.mark.usefixtures("short_pauses")

@@ -122,7 +122,10 @@ NOWHERE: Mapping[str, object] = {"name": "ada", "recorded": "nowhere"}
         ({"models": [NOWHERE, ASKED]}, "nowhere has no run; name a run directory"),
         ({"models": [{"name": "eve", "recorded": "old"}, ASKED]}, "no model 'eve'; its models are ada, bob: name one"),
         ({"rubric": RIGHT_OR_WRONG}, "was graded by another rubric"),
-        ({"grader": "math"}, "was graded by another grader"),
+        (
+            {"grader": "math"},
+            "was graded by another grader, .*; put the grader and answer keys .* into that of the other",
+        ),
         ({"prompt": "{prompt} Think."}, "asked ada another text as question 'q0'; .* give the model the `prompt` that"),
     ],
 )
@@ -147,7 +150,7 @@ def test_other_questions_and_answer_keys_are_refused(folder: Folder) -> None:
     with refused("did not ask q9, and a recorded model needs outcomes of every question"):
         begun(folder, folder.placing())
     folder.write_questions(QUESTIONS, answer="wrong")
-    with refused("was graded by another answer key to question 'q0'; grade it again"):
+    with refused("was graded by another answer key to question 'q0'; put the grader and answer keys of this"):
         begun(folder, folder.placing())
     folder.write_questions(QUESTIONS[:2])
     assert begun(folder, folder.placing()).plan.bench.prior_counts is not None, "fewer questions than it has are well"
@@ -161,6 +164,13 @@ def test_a_recorded_model_is_neither_asked_later_nor_regraded_by_another_key(fol
     folder.write_questions(QUESTIONS, answer="wrong")
     with pytest.raises(StoreError, match=r"as recorded models \(ada, bob\)"):
         asyncio.run(regrade_stored(folder.path / "new", folder.placing()))
+
+
+def test_the_earlier_run_graded_again_by_this_grader_is_taken(folder: Folder) -> None:
+    with refused("put the grader and answer keys of this configuration into that of the other run"):
+        begun(folder, folder.placing(grader="contains"))
+    asyncio.run(regrade_stored(folder.path / "old", folder.earlier(grader="contains")))
+    assert begun(folder, folder.placing(grader="contains")).plan.bench.prior_counts is not None
 
 
 def test_outcomes_of_the_earlier_run_stand_and_readers_show_them_as_such(folder: Folder) -> None:

@@ -259,7 +259,9 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     assert "stopping.delta=0.0" in (wider.command or "") and (more.command or "").endswith("--set trials.max=36")
     assert (undecided_sentence(raised) or "").endswith(" It needs more than this run can give.")
     alone = replace(raised, pairs=tuple(replace(pair, second=None) for pair in raised.pairs))
-    assert (advice(alone).command or "").endswith("--fresh --set trials.max=36"), "no delta lets a value be tied"
+    larger = advice(alone)
+    assert larger.text == "start over with a larger budget.trials and trials.max:", "no delta lets a value be tied"
+    assert (larger.command or "").endswith("--fresh --set budget.trials=290 --set trials.max=36"), "which it may take"
     left = ended("rrru")
     assert advice(left).text.startswith("raise ")
     none = replace(left, pairs=(*left.pairs[:3], replace(left.pairs[3], deciding_max=None)))
@@ -519,11 +521,14 @@ def test_the_steps_for_missing_grades_follow_from_the_errors(errors: tuple[str, 
     assert ("(its error: it is down)" in texts[0]) is any("it is down" in error for error in errors)
 
 
-def test_answers_of_logs_are_not_asked_for_again() -> None:
+def test_answers_of_logs_are_requested_again_only_by_an_import_that_can_run() -> None:
     results = ended("rrrr", Reason.SETTLED)
     alarm = AlarmRow(results.models[0].name, "truncated", 9, 10, 0, 10, 5, "since answer 5, 9 of 10 answers are cut")
     ending = Ending(reason=Reason.ALARM, results=replace(results, alarms=(alarm,)), trials=9, imported=True)
-    assert not any("--ask-again" in step.text for step in next_steps(ending))
+    runnable = replace(ending, arguments=("mine.yaml",))
+    for logs, is_asked in ((ending, False), (runnable, True), (replace(runnable, lacks_questions=True), False)):
+        commands = [f"{step.text} {step.command}" for step in next_steps(logs)]
+        assert any("--ask-again" in command for command in commands) is is_asked
 
 
 @pytest.mark.parametrize(
@@ -569,4 +574,4 @@ def test_a_score_that_no_plausible_number_of_answers_decides_is_too_close(
     results = replace(results, pairs=(*others, last), decisions=decisions)
     assert (advice(results).command or "").endswith(f"--fresh --set {change}")
     few = replace(results, pairs=(*results.pairs[:3], replace(last, trials_needed=20.0)))
-    assert (advice(few).command or "").endswith("--fresh --set trials.max=60")
+    assert (advice(few).command or "").endswith("--fresh --set budget.trials=440 --set trials.max=60")
