@@ -52,8 +52,7 @@ NEVER = {"kind": "json", "field": "answer"}
 
 @pytest.mark.slow
 def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(place: ScriptedPlace) -> None:
-    ended = place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9})
-    assert ended.exit_code == ExitCode.SPENT
+    ended = place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9}, code=ExitCode.SPENT)
     assert "no model's answers are usable" in ended.stderr
     (text,) = [line for line in ended.stderr.splitlines() if "all 24 answers" in line]
     assert text.startswith(f"  {', '.join(MODELS)}: all 24 answers hold no answer that the grader can parse")
@@ -101,8 +100,7 @@ def test_mostly_empty_answers_end_a_run_without_verdict(place: ScriptedPlace, ki
         place.server.answer = lambda *request: "" if silent(*request) else honest(*request)
     else:
         place.server.finish_reason = lambda *request: "context" if silent(*request) else "stop"
-    ended = place.run()
-    assert ended.exit_code == ExitCode.SPENT, ended.stderr
+    ended = place.run(code=ExitCode.SPENT)
     (alarm,) = place.results["alarms"]
     assert (alarm["model"], alarm["kind"], alarm["since"]) == ("bob", kind, None) and alarm["of"] == 24
     assert place.results["run"]["reason"] == "alarm"
@@ -173,8 +171,7 @@ def test_an_alarm_about_the_only_model_that_is_asked_decides_no_gate(place: Scri
     place.run(models=["ada"], objective={"kind": "precision", "half_width": 0.3})
     place.server.answer = lambda *request: "I cannot say."
     build = place.later()
-    ended = build.run(models=[{"name": "ada", "recorded": str(place.run_dir)}, "bob"], objective=GATE)
-    assert ended.exit_code == ExitCode.SPENT, ended.output
+    build.run(models=[{"name": "ada", "recorded": str(place.run_dir)}, "bob"], objective=GATE, code=ExitCode.SPENT)
     assert [row["outcome"] for row in build.results["gate"]] == ["UNDECIDED"]
     cases = ElementTree.fromstring(build.report("junit"))
     assert (cases.attrib["failures"], cases.attrib["errors"]) == ("0", "1")

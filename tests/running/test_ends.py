@@ -113,16 +113,14 @@ NOTHING = "No answers were requested: the budget does not cover the first round.
 
 @pytest.mark.slow
 def test_every_reader_of_a_run_says_that_its_cap_refused_the_first_round(site: Site) -> None:
-    ended = site.run(site.write(**TOO_LITTLE))
-    assert ended.exit_code == ExitCode.SPENT and NOTHING in ended.stdout
+    assert NOTHING in site.run(site.write(**TOO_LITTLE), code=ExitCode.SPENT).stdout
     assert read_results(site.directory()) is None
     document = site.results()
     assert document["format"] == UNJUDGED_FORMAT
     assert (document["run"]["status"], document["run"]["reason"], document["why"]) == ("finished", "budget", NOTHING)
     assert document["models"] == ["ada", "bob", "cyd"] and document["trials"] == 0
     assert NOTHING in site.report("md") and NOTHING in site.report("html")
-    looked = typed("monitor", site.directory(), "--once")
-    assert looked.exit_code in ENDED and NOTHING in looked.output
+    assert NOTHING in typed("monitor", site.directory(), "--once", code=ENDED).output
     assert typed("verify", site.directory()).output.endswith("intact\n")
     assert "hint" not in typed("plan", site.write(store=str(site.folder / "runs"), **TOO_LITTLE)).output
     # what it says can be done is done, and the file is that of the run
@@ -155,8 +153,7 @@ def test_a_model_with_answers_is_set_aside_and_the_other_is_asked_no_further_rou
     with serving(server) as url:
         assert site.run(site.write(models=models(url, url), budget={"trials": 72})).exit_code == ExitCode.SPENT
         asked = server.counts["answered"]
-        again = site.run(site.write(models=models(url, dead_url)))
-        assert again.exit_code == ExitCode.ENDPOINTS
+        again = site.run(site.write(models=models(url, dead_url)), code=ExitCode.ENDPOINTS)
         assert server.counts["answered"] <= asked + 8, "the batch of the round that was composed"
     assert "cannot connect to its server" in again.stdout
 
