@@ -78,8 +78,7 @@ def test_questions_with_weights_are_asked_and_compared_by_them() -> None:
     trials = run.counts.sum(axis=-1)
     assert np.array_equal(trials[0], trials[1]), "only what both have counts"
     assert trials[0, :5].mean() > 2.0 * trials[0, 5:].mean()
-    result = result_of(run)
-    (comparison,) = result.comparisons
+    (comparison,) = result_of(run).comparisons
     assert comparison.by_trial
     apart = [(outcomes[0, q, :n] - outcomes[1, q, :n]).mean() for q, n in enumerate(trials[0].tolist())]
     assert comparison.difference == pytest.approx(
@@ -290,8 +289,7 @@ def test_questions_may_have_recordings_of_different_lengths() -> None:
     outcomes = draw_outcomes(6, lost=0.02)
     lengths = np.where(np.arange(QUESTIONS) < 5, 8, 40)
     controller = carry_out(plan_of(bench_of(outcomes, lengths), objective=Pairs(((0, 1),))), outcomes)
-    look = look_of(controller)
-    (pair,), asked = look.comparisons, controller.counts[1].sum(axis=-1)
+    (pair,), asked = look_of(controller).comparisons, controller.counts[1].sum(axis=-1)
     counts = np.array(
         [
             paired_counts(outcomes[:1, q, :n], outcomes[1:, q, :n], DIFFERENCES)[0]

@@ -163,8 +163,7 @@ def test_a_gate_counts_its_margin() -> None:
     plan = plan_for(2, 3000, objective=Gate(Margin(0, 0.1)))
     controller = straight(plan, Answers(plan, 1, lambda model, question: 0.5 + 0.05 * model))
     assert controller.finished is not None and controller.finished.value == "settled"
-    result = result_of(controller)
-    (comparison,) = result.comparisons
+    (comparison,) = result_of(controller).comparisons
     assert comparison.verdict.first == 1 and controller.looks[0].trials == (BLOCK, BLOCK)
     assert comparison.difference + 0.1 == pytest.approx(comparison.verdict.z * comparison.sigma)
 

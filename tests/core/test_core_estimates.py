@@ -12,13 +12,7 @@ from adaptive_eval.core.evidence import Estimates, Prior, estimate, update, weig
 from adaptive_eval.core.evidence_source import EvidenceSource
 from adaptive_eval.core.policies import Weighted, question_weights
 from scorio.moments import FloatArray, average_moments, bayes_moments, relative_weights
-from scorio.sinf import (
-    coupling,
-    difference_values,
-    paired_moments,
-    sampled_covariance,
-    sampled_variance,
-)
+from scorio.sinf import coupling, difference_values, paired_moments, sampled_covariance, sampled_variance
 
 PRIORS: tuple[Prior, ...] = ("uniform", "self")
 BINARY = np.array([0.0, 1.0])
@@ -27,8 +21,7 @@ priors = pytest.mark.parametrize("prior", ["uniform", "self"])
 
 
 def some_counts(models: int, questions: int, categories: int = 2, seed: int = 0) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    counts = rng.integers(0, 9, (models, questions, categories))
+    counts = np.random.default_rng(seed).integers(0, 9, (models, questions, categories))
     counts[..., 0] += counts.sum(axis=-1) == 0
     return counts
 

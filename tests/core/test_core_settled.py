@@ -61,15 +61,11 @@ def test_a_model_no_longer_needed_is_never_needed_again(objective: Objective, pa
 
 
 def test_distant_models_settle_early_unless_the_policy_may_still_ask_them() -> None:
-    plan = plan_of(policy=UnresolvedPairs())
-    needed = looks_wanted(plan, 1)
+    needed = looks_wanted(plan_of(policy=UnresolvedPairs()), 1)
     half = needed[len(needed) // 2]
     assert not half[-1], "the last one is far from all others"
     assert half.any()
-    for changed in (
-        plan_of(policy=Uniform()),
-        plan_of(judging=Judging(latch=False, futility=None)),
-    ):
+    for changed in (plan_of(policy=Uniform()), plan_of(judging=Judging(latch=False, futility=None))):
         assert all(mask.all() for mask in looks_wanted(changed, 1))
 
 
@@ -108,9 +104,7 @@ def test_no_look_is_taken_before_awaited_outcomes_arrive(pace: Pace) -> None:
         held_back += [ask for ask in requested if ask.model == late]
         answered = [ask for ask in requested if ask.model != late]
         right = rng.random(len(answered)) < SKILLS[[ask.model for ask in answered]]
-        looks = controller.tell(
-            Outcome(*ask[:3], category) for ask, category in zip(answered, right.tolist(), strict=True)
-        )
+        looks = controller.tell(Outcome(*ask[:3], grade) for ask, grade in zip(answered, right.tolist(), strict=True))
         assert not (awaited and looks)
 
 

@@ -170,9 +170,7 @@ def test_time_outs_and_ungraded_answers_bound_a_score_alike(ungraded: list[int],
 
 @pytest.mark.parametrize("kind", INCOMPLETE)
 @pytest.mark.parametrize("named", [False, True])
-def test_incomplete_answers_block_a_call_that_they_could_reverse_unless_the_rubric_names_them(
-    kind: AnswerKind, named: bool
-) -> None:
+def test_incomplete_answers_block_calls_they_could_turn_unless_rubrics_name_them(kind: AnswerKind, named: bool) -> None:
     unsure = {"unsure": UnsureGrades(int(INCOMPLETE & ~kind if named else INCOMPLETE), 1)}
     right = {0: 30, 1: 22, 2: 0}
     controller = told(
@@ -260,8 +258,7 @@ def test_the_best_model_is_not_called_worse_when_its_answers_are_incomplete(kind
 
 
 @pytest.mark.parametrize(
-    ("cut", "of", "alarmed"),
-    [(2, 8, False), (3, 8, True), (4, 40, False), (5, 40, True), (40, 40, True)],
+    ("cut", "of", "alarmed"), [(2, 8, False), (3, 8, True), (4, 40, False), (5, 40, True), (40, 40, True)]
 )
 def test_more_than_a_tenth_of_cut_answers_ends_the_run(cut: int, of: int, alarmed: bool) -> None:
     plan = one_look_with_cuts(99.0, trials=of, questions=1)
@@ -322,9 +319,7 @@ def test_a_cut_answer_between_the_best_and_the_worst_category_could_be_in_either
 @pytest.mark.parametrize(
     ("share", "verdict"), [(1.1, Verdict.RESOLVED), (0.9, Verdict.BLOCKED), (0.5, Verdict.OUT_OF_REACH)]
 )
-def test_a_score_is_precise_only_if_unknown_grades_could_not_move_it_too_far(
-    kind: int | None, share: float, verdict: Verdict
-) -> None:
+def test_a_score_is_precise_if_unknown_grades_cannot_move_it(kind: int | None, share: float, verdict: Verdict) -> None:
     """Model 0 has 4 unknown grades of 80; `share` is that of the half-width that holds whatever they are."""
 
     def grade(ask: Ask) -> int | None | tuple[int, int]:
