@@ -37,8 +37,7 @@ def test_an_edited_grader_is_noticed_and_regrading_mends_it(site: Site, marked: 
     before = RunOutcome.of(site.directory()).outcomes
     path = site.folder / "marking" / edited
     path.write_text(path.read_text() + "\n# another\n")
-    refused = site.run(marked)
-    assert refused.exit_code == ExitCode.CONFIGURATION
+    refused = site.run(marked, code=ExitCode.CONFIGURATION)
     assert f"marking/{edited} was edited after the start of the run" in refused.stderr
     assert f"regrade {site.directory()} --config {marked}" in refused.stderr
     assert "--fresh" in refused.stderr

@@ -300,8 +300,7 @@ def test_few_answers_are_of_requests_that_were_late_by_age_and_the_user_is_told(
     async def test(asked: Asked) -> None:
         asking = [asyncio.create_task(asked.answer(seed)) for seed in range(KNOWN, KNOWN + 7)]
         await asyncio.sleep(300.0)
-        done = [task.result() for task in asking if task.done()]
-        assert len(done) == DEFAULT.late_free + 1
+        assert len([task.result() for task in asking if task.done()]) == DEFAULT.late_free + 1
         assert [notice.kind for notice in asked.model.stats.notices] == ["sent_again", "many_late"]
         for task in asking:
             task.cancel()

@@ -560,9 +560,7 @@ class Start:
         """Some were answered just before."""
         for number in requests:
             if self.hesitating.pop(number, None) is not None:
-                waiting = [
-                    event for event in self.inbox if isinstance(event, events.Wasted) and event.request == number
-                ]
+                waiting = [each for each in self.inbox if isinstance(each, events.Wasted) and each.request == number]
                 self.inbox = [event for event in self.inbox if event not in waiting] + [
                     event._replace(request=None) for event in waiting
                 ]
@@ -608,9 +606,7 @@ class Start:
 def decisions(machine: Machine) -> list[object]:
     """All decisions of the core."""
     controller = machine.controller
-    looks = [
-        (look.index, look.trials, look.order, look.tiers, look.scores, look.comparisons) for look in controller.looks
-    ]
+    looks = [(one.index, one.trials, one.order, one.tiers, one.scores, one.comparisons) for one in controller.looks]
     return [
         repr(looks),  # some numbers are nan
         controller.finished,
