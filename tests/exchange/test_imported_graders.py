@@ -79,8 +79,7 @@ def run_on(run: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, *
     for name in SKILLS:
         monkeypatch.setenv(f"OPENAI_{name.upper()}_URL", server.base_url)
     config = run / "config.yaml"
-    tree = yaml.safe_load(config.read_text())
-    config.write_text(yaml.safe_dump(tree | changes))
+    config.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | changes))
     return typed("run", config, "--run-dir", run, "--display", "plain")
 
 
@@ -175,9 +174,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("rubric", ["binary", WHOLE])
-def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_same(
-    tmp_path: Path, rubric: object
-) -> None:
+def test_what_scorers_said_stands_until_a_grader_is_found_that_says_the_same(tmp_path: Path, rubric: object) -> None:
     """Logs with scores in place of categories, and a configuration whose grader reads otherwise."""
     logs = log(tmp_path, {"numeric": True})
     for grader, kind in (("exact", "logged"), ("numeric", "numeric")):

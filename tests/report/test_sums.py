@@ -161,9 +161,7 @@ def test_stored_sums_and_the_trials_since_come_to_all_trials(run: Played) -> Non
 
 
 @pytest.mark.parametrize("change", [drop, regrade, reconfigure])
-def test_sums_are_not_used_once_what_they_count_has_changed(
-    run: Played, change: Callable[[Played, Trial], None]
-) -> None:
+def test_sums_are_unused_once_what_they_count_has_changed(run: Played, change: Callable[[Played, Trial], None]) -> None:
     stored, trials = run.store.reader.sums_seq(), [*run.store.reader.trials()]
     (_, counted), *_, (seq, latest) = trials
     if change is drop:

@@ -182,9 +182,7 @@ def test_a_directory_that_is_replaced_is_read_anew(play: Play, tmp_path: Path) -
 @pytest.mark.parametrize(
     "note", [Note(DISCARDED, 0, {"answers": 1, "discarded": True}), Note("noticed", 0, {"notice": ASKED_AGAIN})]
 )
-def test_answers_that_a_start_drops_leave_an_open_page_and_changed_grades_are_counted_anew(
-    play: Play, note: Note
-) -> None:
+def test_answers_that_a_start_drops_leave_an_open_page_and_changed_grades_count_anew(play: Play, note: Note) -> None:
     run = play()
     feed = followed(run, 50)
     _, dropped = next(run.store.reader.trials())

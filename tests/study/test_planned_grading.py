@@ -39,8 +39,7 @@ def planned(site: Site, config: Path, *options: str) -> tuple[dict[str, Any], st
         app, ["plan", str(config), "--simulations", "10", "--json", str(site.folder / "plan.json"), *options]
     )
     assert result.exit_code == 0, result.output
-    forecast = json.loads((site.folder / "plan.json").read_text())
-    return forecast["need"]["costs"], result.output
+    return json.loads((site.folder / "plan.json").read_text())["need"]["costs"], result.output
 
 
 @pytest.mark.slow
@@ -77,8 +76,7 @@ def test_without_a_pilot_every_judge_and_every_vote_is_guessed(site: Site, url: 
 
 
 @pytest.mark.parametrize(
-    ("settings", "share"),
-    [([], 0.5), (["trials.policy=uniform"], 5 / 8), (["trials.min=9", "trials.max=9"], 5 / 8)],
+    ("settings", "share"), [([], 0.5), (["trials.policy=uniform"], 5 / 8), (["trials.min=9", "trials.max=9"], 5 / 8)]
 )
 def test_a_benchmark_is_graded_as_often_as_it_is_asked(site: Site, settings: list[str], share: float) -> None:
     """Five easy questions and three hard ones, in two benchmarks of equal weight."""

@@ -203,9 +203,7 @@ def test_a_timed_resume_matches_an_event_loop(pace: Pace, seed: int) -> None:
 @pytest.mark.parametrize("dedicated", [False, True])
 @given(slots=st.integers(1, 40), lookahead=st.integers(0, 4), opening=st.integers(4, 12), seed=st.integers(0, 99))
 @settings(max_examples=examples(80), deadline=None)
-def test_the_timeline_matches_an_event_loop(
-    dedicated: bool, slots: int, lookahead: int, opening: int, seed: int
-) -> None:
+def test_the_timeline_is_an_event_loops(dedicated: bool, slots: int, lookahead: int, opening: int, seed: int) -> None:
     """An opening that sets clocks is told in stretches in which no look can be taken. Trials asked ahead are sent only
     while they may be needed; those that were sent may end after the last look, and the others cost nothing."""
     pace = Pace(lookahead, opening=opening, dedicated_servers=True) if dedicated else Pace(lookahead)
@@ -239,8 +237,7 @@ def test_a_cap_on_wall_time_ends_the_run_at_the_cap(cap: int) -> None:
     timeline = drive_in_time(run, tape(), times(), 8)
     uncapped = drive_in_time(uncapped_run, tape(), times(), 8)
     assert timeline.seconds == min(float(cap), uncapped.seconds)
-    looks_in_time = int(np.count_nonzero(uncapped.looks < cap))
-    assert run.looks == uncapped_run.looks[:looks_in_time]
+    assert run.looks == uncapped_run.looks[: int(np.count_nonzero(uncapped.looks < cap))]
     if cap <= uncapped.seconds:
         assert run.finished is Reason.WALL_TIME
         arrived = sum(np.count_nonzero(served.end < cap) for served in timeline.served)

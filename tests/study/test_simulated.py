@@ -81,8 +81,7 @@ def test_the_same_seed_gives_the_same_answers_under_any_plan() -> None:
     run = simulate_run(plan(3), chances, served(3), (1, 2))
     assert run == simulate_run(plan(3), chances, served(3), (1, 2))
     assert run != simulate_run(plan(3), chances, served(3), (1, 3))
-    overlapping = simulate_run(plan(3, budget=Budget(trials=10**9)), chances, served(3), (1, 2))
-    assert overlapping == run
+    assert simulate_run(plan(3, budget=Budget(trials=10**9)), chances, served(3), (1, 2)) == run
 
 
 def test_what_is_recorded_is_not_drawn_and_takes_no_time() -> None:
@@ -472,6 +471,5 @@ def test_models_in_turn_are_served_one_after_the_other_by_the_fixed_design_too()
     assert fixed_seconds(unknown, np.ones((2, 2))) is fixed_seconds(begun, np.ones((2, 2))) is None
     counts = 12 * level(0.5, 0.5).sum(axis=1)
     seconds = fixed_seconds(alone, counts)
-    assert (
-        seconds == pytest.approx(12 * QUESTIONS * 10.0 / 3) and fixed_seconds(turned, counts) == 2 * seconds + 2 * 60.0
-    )
+    assert seconds == pytest.approx(12 * QUESTIONS * 10.0 / 3)
+    assert fixed_seconds(turned, counts) == 2 * seconds + 2 * 60.0
