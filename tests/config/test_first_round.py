@@ -192,9 +192,7 @@ def test_caps_that_nothing_bounds_are_reported_before_a_run_and_after_it(site: S
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and ended.output.count(message) == 2, "first and last"
     results = read_results(site.directory())
-    assert results is not None and [warning.text for warning in results.warnings if warning.kind == "unbounded"] == [
-        message
-    ]
+    assert results is not None and [one.text for one in results.warnings if one.kind == "unbounded"] == [message]
     assert 0.02 < results.cost.usd <= 0.05
     bounded = site.write("bounded", models=models, budget={"usd": 500.0})
     assert not list(first_round_problems(prepare(load_config(bounded))))

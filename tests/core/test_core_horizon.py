@@ -178,9 +178,7 @@ def test_a_horizon_lowered_with_rounds_in_flight_makes_no_winners_of_copies(max_
                 if len(run.looks) == 7:
                     break
         called += run.looks[-1].count(Verdict.RESOLVED)
-        assert run.trials.max() <= 10 * max(max_trials, 11 + lookahead), (
-            "what was issued before, after the seventh look too"
-        )
+        assert run.trials.max() <= 10 * max(max_trials, 11 + lookahead), "what was issued before, afterwards too"
     assert called / runs <= allowed(runs)
 
 

@@ -233,9 +233,7 @@ def test_a_correction_without_shift_or_variance_changes_no_result() -> None:
     run = finished_run()
     plain, corrected = result_of(run), result_of(run, correction([0.0, 0.0, 0.0], 0.0))
     assert corrected.models == plain.models and verdicts(corrected) == verdicts(plain)
-    assert [comparison.called for comparison in corrected.comparisons] == [
-        comparison.called for comparison in plain.comparisons
-    ]
+    assert [row.called for row in corrected.comparisons] == [row.called for row in plain.comparisons]
 
 
 def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> None:

@@ -333,9 +333,7 @@ def test_a_lost_request_is_repeated_only_within_the_caps(wasted: int, is_allowed
     first, *_ = played.sent
     played.do(events.Wasted(first.model, 1, Cost(wasted), first.id))
     played.do()
-    assert [action for action in played.others if isinstance(action, events.Allow)] == [
-        events.Allow(first.id, is_allowed)
-    ]
+    assert [one for one in played.others if isinstance(one, events.Allow)] == [events.Allow(first.id, is_allowed)]
 
 
 @pytest.mark.parametrize(("tokens", "first_requests"), [(300, 1), (100_000, 6)])

@@ -49,9 +49,7 @@ def free(*arguments: int, **named: object) -> Trial:
 def test_the_trials_of_one_model_and_question_are_read_alone(store: RunStore, reader: RunReader) -> None:
     store.append(*(make_trial(*cell, number) for number in (2, 0, 1) for cell in CELLS))
     trials = list(reader.cell("large", "q2"))
-    assert [(trial.model, trial.question, trial.trial) for trial in trials] == [
-        ("large", "q2", number) for number in range(3)
-    ]
+    assert [(one.model, one.question, one.trial) for one in trials] == [("large", "q2", number) for number in range(3)]
     assert trials[0].answer == make_trial(LARGE, Q2, 0).answer
     assert [trial.trial for trial in reader.cell("large", "q2", after=1)] == [2]
     assert list(reader.cell("large", "nothing")) == []

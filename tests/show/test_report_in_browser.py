@@ -123,9 +123,7 @@ def test_every_section_is_drawn_for_every_objective(tabs: Tabs, kind: str) -> No
     assert empty == 0
     for word in ("NaN", "undefined", "Infinity", "[object"):
         assert word not in page.inner_text("main"), word
-    for bad in page.evaluate(
-        "[...document.querySelectorAll('svg [d], svg [x], svg [cx]')].map((one) => one.outerHTML)"
-    ):
+    for bad in page.evaluate("[...document.querySelectorAll('svg [d], svg [x], svg [cx]')].map((it) => it.outerHTML)"):
         assert "NaN" not in bad and "undefined" not in bad and "Infinity" not in bad
     shown = page.evaluate(
         "[...document.querySelectorAll('main > section')].filter((one) => one.checkVisibility()).map(({ id }) => id)"

@@ -255,9 +255,7 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
     assert broad["equal"]["gate"] == {"PASS": 1.0, "FAIL": 0.0, "UNDECIDED": 0.0}
     lead = broad["shown"].index("a build exactly as good as the baseline: PASS 100%, FAIL 0%, UNDECIDED 0%")
     cost, fixed = broad["equal"]["costs"]["usd"]["median"], broad["fixed"]["usd"]
-    assert f", {cost / fixed:.0%} of the cost of " in broad["shown"].splitlines()[0], (
-        "of the builds of which the line speaks"
-    )
+    assert f", {cost / fixed:.0%} of the cost of " in broad["shown"].splitlines()[0], "of the builds it speaks of"
     assert lead < broad["shown"].index("true scores of neighbours differ") < broad["shown"].index("gate: PASS ")
     assert re.search(r"^(gap|delta) ", broad["shown"], re.MULTILINE) is None, "a gate decides no difference"
     assert re.search(

@@ -176,9 +176,7 @@ def test_trials_asked_ahead_count_in_cost_and_scores(optimize: str) -> None:
         replayed("coins", *pace, "--seed", str(seed), "--output", f"one-{seed}")
     reports = [results(f"one-{seed}") for seed in (0, 1)]
     assert costs == [report["cost"]["trials"] for report in reports]
-    assert costs == [sum(row["trials"] for row in report["models"]) for report in reports], (
-        "nothing is left out of the scores"
-    )
+    assert costs == [sum(row["trials"] for row in report["models"]) for report in reports], "nothing is left out"
     assert (optimize == "time") == any(report["cost"]["trials"] > report["looks"][-1]["trials"] for report in reports)
 
 

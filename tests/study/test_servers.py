@@ -194,9 +194,7 @@ def test_a_timed_resume_matches_an_event_loop(pace: Pace, seed: int) -> None:
     timeline = drive_in_time(played, tape(seed), times(seed), 5, recorded=recorded)
     assert len(first.looks) < len(resumed.looks), "the horizon is another"
     assert played.looks == resumed.looks and played.finished is resumed.finished
-    assert 0 <= timeline.asked.sum() - len(further) <= (4 * 5 if pace.dedicated_servers else 0), (
-        "some still run at the last look"
-    )
+    assert 0 <= timeline.asked.sum() - len(further) <= (4 * 5 if pace.dedicated_servers else 0), "some run to the end"
 
 
 @pytest.mark.slow

@@ -111,9 +111,7 @@ def test_servers_of_the_run_are_paid_for_while_they_are_held_and_start() -> None
     assert simulate_run(plan(), apart, turned, (0,)).gpu_seconds == pytest.approx((2.0 + 1.0) * 460.0)
     one_place = simulate_run(plan(), apart, launched._replace(launched={0: 2.0}), (0,))
     of_requests = QUESTIONS * 4 * served(2).costs[1][0].gpu_seconds
-    assert one_place.gpu_seconds == pytest.approx(2.0 * 460.0 + of_requests, rel=0.03), (
-        "the other one's are right now and then"
-    )
+    assert one_place.gpu_seconds == pytest.approx(2.0 * 460.0 + of_requests, rel=0.03), "the other's are right at times"
     assert np.isnan(simulate_run(plan(), apart, launched, (0,), timed=False).gpu_seconds)
 
 
