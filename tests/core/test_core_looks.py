@@ -347,9 +347,7 @@ DIRECT = (1.645 / 0.5) ** 2
         *((0.5, ZScore(1.645), d, min((1.645 * 0.04 / (d - 0.02)) ** 2, DIRECT)) for d in (0.021, 0.03, 0.06)),
     ],
 )
-def test_beyond_the_horizon_the_boundary_stays_and_a_tie_counts_where_it_is_sooner(
-    z: float, rule: Rule, delta: float, expected: float
-) -> None:
+def test_beyond_the_horizon_boundaries_stay_and_ties_count(z: float, rule: Rule, delta: float, expected: float) -> None:
     """A tie goes by the boundary of its information: |d| + b s/sqrt(u) = delta has the root u = (b s/(delta - |d|))^2.
     A constant is met at once."""
     assert needed(z, 0.5, rule, delta) == pytest.approx(expected, rel=0.01 if isinstance(rule, Sequential) else 1e-6)

@@ -84,9 +84,7 @@ def some(*long: int) -> list[Any]:
         for case in cases
     ],
 )
-def test_a_pick_is_seldom_behind_another_by_the_margin(
-    scores: list[float], objective: Objective, picks: int, is_shared: bool
-) -> None:
+def test_picks_are_seldom_far_behind(scores: list[float], objective: Objective, picks: int, is_shared: bool) -> None:
     """Behind each other one; behind any, if rivals share the error."""
     family = objective.family(len(scores))
     assert isinstance(family, int)

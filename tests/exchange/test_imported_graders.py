@@ -135,9 +135,7 @@ def test_a_grader_that_gives_other_grades_is_left_out_and_not_gone_on_with(
 
 
 @pytest.mark.slow
-def test_a_grader_that_gives_the_grades_is_taken_and_stays(
-    tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_grader_that_agrees_is_taken(tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     run, _ = begun(tmp_path, {})
     before = outcomes(run)
     for _ in range(2):  # and the resume needs no sample any more

@@ -364,9 +364,7 @@ def run_through_kills(site: Site, config: Path, gated: GatedServer, kills: int) 
 
 
 @pytest.mark.parametrize("kills", sizes(2, 10))
-def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
-    site: Site, monkeypatch: pytest.MonkeyPatch, kills: int
-) -> None:
+def test_kills_and_failures_change_and_lose_nothing(site: Site, monkeypatch: pytest.MonkeyPatch, kills: int) -> None:
     min_trials = 2 * kills  # 48 trials or more for each kill, while 36 answers are given
     with serving(gated := GatedServer(small_world(), 36, faults=FAILING)) as url:
         monkeypatch.setenv("SIM_BASE_URL", url)

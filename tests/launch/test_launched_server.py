@@ -213,9 +213,7 @@ async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, t
 
 
 @pytest.mark.parametrize("what", first_of(["forgets", "forgets=ever"], 1))
-async def test_a_server_whose_weights_were_discarded_reads_them_before_it_is_asked(
-    tmp_path: Path, two_ports: tuple[int, int], what: str
-) -> None:
+async def test_discarded_weights_are_read_before_asking(tmp_path: Path, two_ports: tuple[int, int], what: str) -> None:
     beds = [Bed(tmp_path, port, what, place="gpu0", sleep_level=2) for port in two_ports]
     host = host_of(beds)
     pids, said = [], []

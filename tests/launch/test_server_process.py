@@ -96,9 +96,7 @@ signal.pause() if sys.argv[1] == "stays" else sys.exit(0)
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells who descends from whom")
 @pytest.mark.parametrize("stays", ["stays", "leaves"])
 @pytest.mark.parametrize("what", [(), ("stubborn", "child")])
-async def test_a_server_in_a_session_of_its_own_does_not_escape(
-    tmp_path: Path, port: int, stays: str, what: tuple[str, ...]
-) -> None:
+async def test_no_server_escapes_by_a_session(tmp_path: Path, port: int, stays: str, what: tuple[str, ...]) -> None:
     command = [*PYTHON, "-c", SESSIONS, stays, *PYTHON, str(SERVER), str(port), *what]
     process = await started(command, tmp_path, grace=0.4)
     wait_for(tmp_path / "log", "forked")
@@ -113,9 +111,7 @@ async def test_nobody_is_left_when_the_keeper_is_killed(tmp_path: Path, port: in
     assert gone(str(port))
 
 
-async def test_nobody_is_left_when_a_start_is_cancelled_as_soon_as_the_command_runs(
-    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nobody_is_left_of_a_cancelled_start(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     create, go_on = asyncio.create_subprocess_exec, asyncio.Event()
 
     async def create_slowly(*command: Any, **options: Any) -> asyncio.subprocess.Process:

@@ -110,9 +110,7 @@ def test_nodes_that_join_later_give_places(site: Site, at_home: RunOutcome, rayl
     assert len({event.on for event in events(site, ServerLaunched)}) == 3
 
 
-def test_models_of_a_raylet_that_is_killed_are_served_where_there_is_room(
-    site: Site, at_home: RunOutcome, raylets: Raylets, slots: Slots
-) -> None:
+def test_models_of_killed_raylets_find_room(site: Site, at_home: RunOutcome, raylets: Raylets, slots: Slots) -> None:
     """All places are lost, and their processes end; then a single one comes back, and all models take turns there."""
     slots.add(2)
     slots.add(1)

@@ -84,9 +84,7 @@ WAITED, LOST = RunStopped(waited_for=("a", "b")), AnswersLost("a", 2, discarded=
         ([RunStarted(0), WAITED, RunResumed(30, longest_prompts={"a": 9})], [1]),
     ],
 )
-def test_a_start_leaves_out_answers_requested_ahead_only_if_it_has_stored_some_and_not_all(
-    events: list[Event], awaited: list[int]
-) -> None:
+def test_a_start_leaves_out_answers_ahead_if_it_has_some_and_not_all(events: list[Event], awaited: list[int]) -> None:
     assert awaited_models(events, {"a": 0, "b": 1}, trials=40) == awaited
 
 

@@ -388,9 +388,7 @@ def test_reports_say_which_answers_count_where_more_were_asked(view: RunView) ->
         ("out_of_reach", "out_of_reach", True),
     ],
 )
-def test_a_pull_request_has_the_next_step_where_something_is_undecided(
-    view: RunView, reason: str | None, verdict: str, advised: bool
-) -> None:
+def test_pull_requests_have_a_next_step_if_any(view: RunView, reason: str | None, verdict: str, advised: bool) -> None:
     results = view.results
     assert results is not None
     pairs = tuple(replace(pair, verdict=verdict) for pair in results.pairs)

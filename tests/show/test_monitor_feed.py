@@ -134,9 +134,7 @@ def test_a_resume_with_other_models_shows_none_of_the_old_ranking(play: Play) ->
     same(feed.view(), followed(run, 0).view())
 
 
-def test_a_killed_run_is_shown_as_such_and_judged_by_what_it_stored_but_not_one_that_starts(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_is_shown_by_what_it_stored_and_no_new_one(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     run = play()
     with monkeypatch.context() as starts:
         held = iter([False])

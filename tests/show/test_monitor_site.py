@@ -147,9 +147,7 @@ async def test_a_view_is_fetched_once_until_something_changes(play: Play) -> Non
         assert (await client.head("/api/view")).content == b""
 
 
-async def test_answers_come_in_pages_bounded_by_number_and_texts_with_everything_a_reader_asks(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_answers_come_in_bounded_pages_with_all_one_asks(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = [300, 300, 300, 300, 5000, 300]
 
     def text(model: str, question: str, trial: int) -> str:

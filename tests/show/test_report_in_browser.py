@@ -78,9 +78,7 @@ def with_costs(run: RunView) -> RunView:
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
 @pytest.mark.parametrize("kind", ["ranking", "stopped"])
-def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
-    tabs: Tabs, kind: str, width: int, height: int
-) -> None:
+def test_the_first_screen_has_the_best_how_surely_and_its_cost(tabs: Tabs, kind: str, width: int, height: int) -> None:
     """Without a scroll or a click: the finding, every model with its interval, cost and verdict, and the answers."""
     run = with_costs(simulated(world(MODELS[:6], 8), **ASKED[kind]))  # type: ignore[arg-type]
     assert run.results is not None

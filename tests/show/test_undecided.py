@@ -319,9 +319,7 @@ def test_grades_that_say_the_same_as_labels_are_not_repeated() -> None:
         (0.9, 0.5, 0.12, 25, True),
     ],
 )
-def test_where_the_error_is_that_of_labels_no_answers_are_advised(
-    share: float, z: float, delta: float, labels: int, labels_help: bool
-) -> None:
+def test_no_answers_mend_errors_of_labels(share: float, z: float, delta: float, labels: int, labels_help: bool) -> None:
     """`share`: the part of a pair's variance that its labels cause; without it, some pairs would still be undecided."""
     results, sigma = ended("uuuu"), 0.1
     shift = (share * sigma**2 / 2) ** 0.5
@@ -408,9 +406,7 @@ def incomplete(*names: str, recorded: str | None = None, unsure: AnswerKind = IN
         (["ada", "bob"], AnswerKind.TIMED_OUT, "use a longer sampling.timeout"),  # the others have a category
     ],
 )
-def test_what_makes_answers_complete_is_that_of_the_models_that_lack_them(
-    names: list[str], unsure: AnswerKind, remedy: str
-) -> None:
+def test_what_completes_answers_is_by_models_that_lack_them(names: list[str], unsure: AnswerKind, remedy: str) -> None:
     afresh, regrade = incomplete(*names, unsure=unsure)
     assert f"({remedy})" in afresh.text and (afresh.command or "").endswith("--fresh")
     assert regrade.command == "adaptive-eval regrade RUN --config a.yaml"

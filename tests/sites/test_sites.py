@@ -112,9 +112,7 @@ def test_what_a_lost_site_had_is_asked_again_there_or_elsewhere(site: Site, at_h
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at_sites", [True, False])
-def test_what_a_model_answered_at_an_earlier_start_counts_where_nothing_else_is_open(
-    site: Site, at_sites: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_of_earlier_starts_count_alone(site: Site, at_sites: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "DEFAULT", settings.EndpointSettings(backoff=0.01, longest_backoff=0.01))
     for cap in (24, 720):
         config = site.write(

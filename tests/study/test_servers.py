@@ -108,9 +108,7 @@ def test_less_than_one_wave_of_requests_gets_no_further_place() -> None:
     ),
     st.integers(1, 4),
 )
-def test_every_trial_is_served_once_and_in_no_more_slots_than_there_are(
-    given_loads: list[tuple[int, list[int], float]], places: int
-) -> None:
+def test_trials_are_served_once_in_existing_slots(given_loads: list[tuple[int, list[int], float]], places: int) -> None:
     host, now, loads = SimulatedHost(range(3), SLOTS, 4.0, places=places), 0.0, []
     for model, seconds, later in given_loads:
         now += later

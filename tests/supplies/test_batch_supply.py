@@ -129,9 +129,7 @@ async def test_a_request_that_fails_in_every_batch_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(("fault", "why"), [("expired", "expired with its batch"), ("failed", "Enqueued token limit")])
-async def test_batches_that_expire_or_find_no_room_do_not_count_as_failures(
-    fault: str, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_expiry_and_lack_of_room_are_no_failures(fault: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request is given up after days, however few failures it may have had."""
     monkeypatch.setattr(BatchCalls, "longest_poll", 10_000.0)  # each poll settles for a real moment
     desk = ServiceDesk("openai", ServiceInMemory(seconds=86_000.0, **{fault: 1.0}))

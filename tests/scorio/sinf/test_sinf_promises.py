@@ -81,9 +81,7 @@ WORLDS = {
         for runs, marks in ((800, pytest.mark.slow), (2000, pytest.mark.release))[at != of % 6 :]
     ],
 )
-def test_promises_hold_in_every_world_at_every_schedule(
-    world: World, schedule: Callable[[int], Schedule], questions: int, runs: int
-):
+def test_promises_hold_at_every_schedule(world: World, schedule: Callable[[int], Schedule], questions: int, runs: int):
     assert_promises_hold(worlds.ever_called(world, schedule, runs, seed=2, questions=questions), runs)
 
 
