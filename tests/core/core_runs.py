@@ -26,6 +26,9 @@ from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome, SetAside
 from scorio.moments import IntArray
 from scorio.sinf import difference_values, paired_counts, paired_moments
 
+BINARY = np.array([0.0, 1.0])
+"""The weights of wrong and right."""
+seeds = st.integers(0, 2**20)
 RUBRICS = ([0.0, 1.0], [1.0, 0.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 0.25, 3.0])
 RULES: tuple[Rule, ...] = (Optimal(), Sequential(), ZScore(), Anytime(), NearBest(0.05), Sequential(0.8, kappa=0.5))
 POLICIES: tuple[Policy, ...] = (Weighted(), UnresolvedPairs(), Uniform())

@@ -6,7 +6,7 @@ from math import comb, exp, inf
 
 import numpy as np
 import pytest
-from core_runs import play, standing_of, verdicts_of
+from core_runs import BINARY, play, standing_of, verdicts_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Ask, Cause, Outcome, Reason, Verdict
 from scorio.moments import IntArray
 
-BINARY = np.array([0.0, 1.0])
 QUESTIONS = 20
 
 

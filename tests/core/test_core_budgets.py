@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, never_called, plans, play, restore, straight, verdicts_of
+from core_runs import Answers, Shell, after, exact, never_called, plans, play, restore, seeds, straight, verdicts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -17,7 +17,6 @@ from adaptive_eval.core.controller import Judged
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Lost, Outcome, Reason, SetAside, Verdict
 
-seeds = st.integers(0, 2**20)
 CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import look_of, paired_z, play, result_of, standing_of
+from core_runs import BINARY, look_of, paired_z, play, result_of, standing_of
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Judging, Optimal, Outcome, Plan, Reason, SetAside, Verdict
@@ -19,7 +19,6 @@ from scorio.sinf import difference_values, paired_counts, paired_moments
 from scorio.sinf.prior import EVENTS
 
 QUESTIONS = 20
-BINARY = np.array([0.0, 1.0])
 BENCH = Bench(2, QUESTIONS, weights=np.array([0.0, 1.0]))
 Outcomes = NDArray[np.uint8]
 GATE = Plan(BENCH, objective=Gate(Margin(0, 0.03)), trials=Trials(min=4, max=60), coupled=True)

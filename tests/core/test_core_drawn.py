@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, exact, play, play_chances, result_of, straight
+from core_runs import BINARY, Answers, Shell, exact, play, play_chances, result_of, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from adaptive_eval.core.settings import Bench, Margin, Trials
 from adaptive_eval.core.tally import extreme_counts
 from scorio.sinf.prior import EVENTS
 
-BINARY = np.array([0.0, 1.0])
 BLOCK = 50
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import core_oracle as oracle
 import numpy as np
 import pytest
-from core_runs import Answers, result_of, straight
+from core_runs import BINARY, Answers, result_of, straight
 
 from adaptive_eval.core import Baseline, Bench, Best, Plan, PrecisionOf, Threshold, Trials
 from adaptive_eval.core.evidence import Estimates, Prior, estimate, update, weigh_evidence
@@ -15,7 +15,6 @@ from scorio.moments import FloatArray, average_moments, bayes_moments, relative_
 from scorio.sinf import coupling, difference_values, paired_moments, sampled_covariance, sampled_variance
 
 PRIORS: tuple[Prior, ...] = ("uniform", "self")
-BINARY = np.array([0.0, 1.0])
 NAMES = Estimates.__slots__
 priors = pytest.mark.parametrize("prior", ["uniform", "self"])
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import allowed, look_of, play, play_chances, result_of, tell_right
+from core_runs import BINARY, allowed, look_of, play, play_chances, result_of, tell_right
 from numpy.typing import NDArray
 from scipy.stats import binom
 from thoroughness import first_of, sizes
@@ -21,7 +21,6 @@ from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 from adaptive_eval.study.judged import compared_scores
 from scorio.sinf.prior import EVENTS
 
-BINARY = np.array([0.0, 1.0])
 QUESTIONS = 30
 DELTA = 0.05
 PASS, FAIL, UNDECIDED = "PASS", "FAIL", "UNDECIDED"

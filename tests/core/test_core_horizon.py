@@ -8,7 +8,7 @@ from math import isfinite
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, play, play_chances, result_of, straight, tell_right
+from core_runs import BINARY, Answers, Shell, after, exact, play, play_chances, result_of, straight, tell_right
 from thoroughness import first_of
 
 from adaptive_eval.core import Controller, Judging, NearBest, Plan, Reason, Rule, Uniform, Verdict
@@ -16,7 +16,6 @@ from adaptive_eval.core.objectives import Best, Gate, Threshold
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 
-BINARY = np.array([0.0, 1.0])
 HORIZONS = (8, 16, 32, 64)
 Ungraded = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 UNGRADED = 0.02

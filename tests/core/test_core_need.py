@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from core_looks import evidence
-from core_runs import Answers, look_of, never_called, play_chances, standing_of, straight
+from core_runs import BINARY, Answers, look_of, never_called, play_chances, standing_of, straight
 from scipy.stats import binom, norm
 
 from adaptive_eval.core import Controller, Judging, Plan, Rule, UnresolvedPairs, ZScore
@@ -18,7 +18,6 @@ from adaptive_eval.core.types import Ask, Outcome, Reason, Verdict
 from adaptive_eval.study.drive import drive
 
 QUESTIONS = 10
-BINARY = np.array([0.0, 1.0])
 
 
 def test_the_soonest_is_where_a_pair_would_be_called_or_given_up() -> None:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from core_runs import Answers, Faulty, Shell, exact, plans, restore, straight
+from core_runs import Answers, Faulty, Shell, exact, plans, restore, seeds, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -15,8 +15,6 @@ from adaptive_eval.core import Controller, Cost, Judging, Outcome, Plan
 from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import PER_UNIT, Batch, exact_sum, trillionths
-
-seeds = st.integers(0, 2**20)
 
 
 @settings(max_examples=examples(80), deadline=None)

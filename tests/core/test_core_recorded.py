@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, exact, plans, play, restore, result_of, standing_of, straight
+from core_runs import BINARY, Answers, exact, plans, play, restore, result_of, standing_of, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Ask, Cost, Outcome, Reason, Verdict
 from adaptive_eval.study.drive import drive
 
-BINARY = np.array([0.0, 1.0])
 QUESTIONS = 12
 NEW = 3
 

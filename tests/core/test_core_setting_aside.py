@@ -13,6 +13,7 @@ from core_runs import (
     plans,
     restore,
     result_of,
+    seeds,
     verdicts_of,
 )
 from hypothesis import given, settings
@@ -23,8 +24,6 @@ from adaptive_eval.core import Bench, Budget, Controller, Pace, Plan, Trials, We
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking
 from adaptive_eval.core.types import Ask, Cause, Lost, Outcome, Reason, SetAside, Verdict
-
-seeds = st.integers(0, 2**20)
 
 
 @settings(max_examples=examples(80), deadline=None)

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 import pytest
-from core_runs import result_of
+from core_runs import BINARY, result_of
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Ask, Controller, Judging, Look, Outcome, Plan, Reason, Uniform, UnresolvedPairs, Verdict
@@ -17,7 +17,6 @@ from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Cost
 from adaptive_eval.study.drive import drive
 
-BINARY = np.array([0.0, 1.0])
 SKILLS = np.array([0.9, 0.72, 0.68, 0.5, 0.47, 0.2])
 PACES = (Pace(), Pace(lookahead=2), Pace(share=0.5))
 

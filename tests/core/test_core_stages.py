@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, play, restore, result_of, straight
+from core_runs import BINARY, Answers, Shell, after, exact, play, restore, result_of, straight
 
 from adaptive_eval.core import Bench, Budget, Controller, Optimal, Pace, Plan, Ranking, Trials, Uniform
 from adaptive_eval.core.judge import Judging, rule_shared_among
@@ -15,7 +15,6 @@ from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.stages import JoinedRule, StageBefore
 from adaptive_eval.core.types import Ask, Cause, Cost, Outcome, Reason, SetAside, Verdict
 
-BINARY = np.array([0.0, 1.0])
 QUESTIONS = 12
 PACES = (Pace(), Pace(2), Pace(share=0.5), Pace(lookahead=3, opening=6, dedicated_servers=True))
 

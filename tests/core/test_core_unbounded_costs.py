@@ -7,16 +7,13 @@ from itertools import count
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, exact, never_called, plans, straight
+from core_runs import BINARY, Answers, Shell, exact, never_called, plans, seeds, straight
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from thoroughness import examples, first_of
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Outcome, Plan, Reason, SetAside, Trials
 from adaptive_eval.core.account import RESERVE_FACTOR
-
-seeds = st.integers(0, 2**20)
-BINARY = np.array([0.0, 1.0])
 
 
 class Varied(Answers):

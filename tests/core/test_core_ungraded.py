@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from core_runs import Answers, Faulty, after, plans, play, result_of, standing_of, straight, verdicts_of
+from core_runs import BINARY, Answers, Faulty, after, plans, play, result_of, seeds, standing_of, straight, verdicts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ from adaptive_eval.core.tally import extreme_counts, why_unjudgeable
 from adaptive_eval.core.types import Ask, Cause, Outcome, Reason, Verdict
 from adaptive_eval.graders.types import FLAGS
 
-seeds = st.integers(0, 2**20)
 Table = Sequence[Sequence[Sequence[int | None]]]
 
 
@@ -198,7 +197,6 @@ def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
 
 
 CUT = int(AnswerKind.TRUNCATED)
-BINARY = np.array([0.0, 1.0])
 one_look_with_cuts = partial(one_look, unsure=UnsureGrades(CUT, 1))
 REVERSED = np.array([1.0, 0.0])
 """The share of wrong answers; category 0 is wrong, as in BINARY."""

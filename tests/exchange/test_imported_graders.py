@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from command_line import typed
+from fakes import uniform
 from logs import header, inspect_log, lines, outcomes, refusal, sample, taken
 from scripted_server import ScriptedServer, scripted_server
 from stored_runs import events_in, stored_header
@@ -26,8 +26,7 @@ QUESTIONS = 6
 
 
 def is_right(model: str, question: int, epoch: int) -> bool:
-    share = int.from_bytes(blake2b(repr((model, question, epoch)).encode(), digest_size=8).digest(), "big") / 2**64
-    return share < SKILLS[model]
+    return uniform(model, question, epoch) < SKILLS[model]
 
 
 def prose(model: str, question: int, epoch: int) -> str:

@@ -5,7 +5,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -13,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 from command_line import typed
+from fakes import uniform
 from scripted_server import ScriptedPlace, scripted_server
 
 from adaptive_eval.base.errors import ExitCode
@@ -22,15 +22,11 @@ MODELS = ("ada", "bob")
 QUESTIONS = 6
 
 
-def share(*parts: object) -> float:
-    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "big") / 2**64
-
-
 def honest(model: str, question: str, seed: int) -> str:
     """Right more often for one model than for the other, in words of its own each time."""
     right = question.split()[1]
     skill = {"ada": 0.9, "bob": 0.4}[model]
-    return f"After {seed} steps, the answer is {right if share(model, question, seed) < skill else 0}."
+    return f"After {seed} steps, the answer is {right if uniform(model, question, seed) < skill else 0}."
 
 
 def wrong_by_bob(model: str, question: str, seed: int) -> str:
@@ -94,7 +90,7 @@ def test_the_lowest_weight_is_wrong_whatever_its_place(place: ScriptedPlace, tie
 @pytest.mark.parametrize(("kind", "share_of_them"), [("empty", 0.8), ("context_length", 1.0)])
 def test_mostly_empty_answers_end_a_run_without_verdict(place: ScriptedPlace, kind: str, share_of_them: float) -> None:
     def silent(model: str, question: str, seed: int) -> bool:
-        return model == "bob" and share(question, seed) < share_of_them
+        return model == "bob" and uniform(question, seed) < share_of_them
 
     if kind == "empty":
         place.server.answer = lambda *request: "" if silent(*request) else honest(*request)
@@ -259,7 +255,7 @@ def test_a_cache_that_starts_in_the_middle_voids_the_verdicts_for_good(place: Sc
             asked_for[model, question] += 1
             fresh = asked_for[model, question] <= 8 or model != "bob" or is_mended
         number = int(question.split()[1])
-        is_right = share(model, question, seed) < (0.62 if model == "ada" else 0.5) if fresh else number % 3 > 0
+        is_right = uniform(model, question, seed) < (0.62 if model == "ada" else 0.5) if fresh else number % 3 > 0
         return f"It is {number + (not is_right)}."
 
     place.server.answer, is_mended = cached, False
