@@ -139,8 +139,7 @@ def models(*urls: str) -> list[dict[str, str]]:
 def test_a_dead_server_ends_a_new_run_before_any_model_is_asked(site: Site, dead_url: str) -> None:
     server = SimulatedServer(small_world())
     with serving(server) as url:
-        ended = site.run(site.write(models=models(url, dead_url, url)))
-    assert ended.exit_code == ExitCode.ENDPOINTS
+        ended = site.run(site.write(models=models(url, dead_url, url)), code=ExitCode.ENDPOINTS)
     assert f"bob: cannot connect to its server: {dead_url}" in ended.stderr
     assert not server.counts and not trials_in(site.directory())
 

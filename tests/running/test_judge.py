@@ -450,8 +450,7 @@ def test_a_regrade_needs_room_for_the_request_without_content_too(site: Site, ve
 
     limit = needed(regrade(2000))
     assert needed(regrade(limit - 1)) == limit
-    done = regrade(limit)
-    assert done.exit_code == ExitCode.REACHED, done.output
+    assert regrade(limit).exit_code == ExitCode.REACHED
 
 
 def top_logprobs(number: int) -> dict[str, object]:
@@ -471,8 +470,7 @@ def test_a_server_that_cannot_verify_is_reported_before_anything_is_spent(
 ) -> None:
     server = SimulatedServer(small_world(), verifier=verifier)
     with serving(server) as url:
-        ended = site.run(site.write(**verified(url, grader=verified_by(url, **grader))))
-    assert ended.exit_code == ExitCode.CONFIGURATION
+        ended = site.run(site.write(**verified(url, grader=verified_by(url, **grader))), code=ExitCode.CONFIGURATION)
     assert message in re.sub(r"\s+", " ", ended.output)
     assert server.counts["answered"] == 1 and not stored(site)
 

@@ -135,8 +135,7 @@ def test_keys_of_others_are_removed_too(tmp_path: Path, monkeypatch: pytest.Monk
         judge = {"base_url": server.base_url, "model": "judge", "api_key_env": "JUDGE_KEY"}
         grader = {"kind": "judge", "server": judge}
         config = configured(tmp_path, server, grader=grader, trials={"min": 2, "max": 2})
-        result = typed("run", config, "--display", "plain", "--run-dir", run)
-    assert result.exit_code == ExitCode.ENDPOINTS, result.output
+        result = typed("run", config, "--display", "plain", "--run-dir", run, code=ExitCode.ENDPOINTS)
     records = stored_trials(run)
     assert records and all(record.answer.text.startswith("*** ") for record in records)
     shown = [result.output, repr(records), *files_in(tmp_path)]

@@ -302,7 +302,6 @@ def test_a_run_on_a_read_only_disk_is_read_and_not_written(site: Site, disk: Pat
 @pytest.mark.usefixtures("short_pauses")
 def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
     with serving(SimulatedServer(small_world(), faults=Faults(server_error=1.0))) as url:
-        ended = site.run(site.at(url).write(concurrency={"retry_for": 0}))
-    assert ended.exit_code == ExitCode.ENDPOINTS
+        ended = site.run(site.at(url).write(concurrency={"retry_for": 0}), code=ExitCode.ENDPOINTS)
     assert "Stopped: no usable answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
     assert site.results()["run"]["status"] == "stopped"

@@ -143,8 +143,7 @@ def test_a_server_that_does_not_answer_is_named_with_what_to_do(ada: str, unused
 @pytest.mark.parametrize("page", [Reply(404), Reply(body={"data": []}), Reply(body={"data": [{"id": ""}, 7]})])
 def test_a_server_without_a_list_is_refused(ada: str, page: Reply) -> None:
     with listening(lambda asked: None, lambda path, headers: page) as server:
-        refused = run("--model", ada, "--model", server.base_url)
-    assert refused.exit_code == ExitCode.CONFIGURATION
+        refused = run("--model", ada, "--model", server.base_url, code=ExitCode.CONFIGURATION)
     assert f"{server.base_url} has no list of its models; name the model: --model {server.base_url}#" in refused.stderr
 
 
@@ -169,8 +168,7 @@ def test_the_key_of_a_variable_is_sent_and_never_shown(ada: str, monkeypatch: py
 def test_hostile_names_of_models_are_shown_safely(ada: str) -> None:
     page = Reply(body={"data": [{"id": "\x1b[31m/evil\n"}, {"id": f"Bearer {KEY}"}]})
     with listening(lambda asked: None, lambda path, headers: page) as server:
-        refused = run("--model", ada, "--model", server.base_url)
-    assert refused.exit_code == ExitCode.CONFIGURATION
+        refused = run("--model", ada, "--model", server.base_url, code=ExitCode.CONFIGURATION)
     assert "\x1b" not in refused.output and KEY not in refused.output
 
 
