@@ -10,13 +10,7 @@ from live_runs import small_world
 from adaptive_eval.endpoints.failures import Refusal, error_signal
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.types import (
-    EndpointConfig,
-    Message,
-    Notice,
-    Prompt,
-    Sampling,
-)
+from adaptive_eval.endpoints.types import EndpointConfig, Message, Notice, Prompt, Sampling
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import BatchHabits, Faults

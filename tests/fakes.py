@@ -23,8 +23,7 @@ from adaptive_eval.store.header import RunHeader
 
 def uniform(*parts: object) -> float:
     """A number in [0, 1) that depends on the parts alone."""
-    digest = blake2b(repr(parts).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
+    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "big") / 2**64
 
 
 class WellEndpoint:

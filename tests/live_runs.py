@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from command_line import typed
+from command_line import Codes, typed
 from patient_time import HANGS
 from typer.testing import Result
 from warm_start import WarmProcess
@@ -118,15 +118,14 @@ class Site:
         self.processes.append(process)
         return process
 
-    def run(self, config: Path, *options: object) -> Result:
-        """`adaptive-eval run` in this process, to its end."""
+    def run(self, config: Path, *options: object, code: Codes = None) -> Result:
+        """`adaptive-eval run` in this process, to its end, with one of these exit codes if any is given."""
         folder = ["--run-dir", self.directory()] if "--run-dir" not in options else []
-        return typed("run", config, "--display", "plain", *folder, *options)
+        return typed("run", config, "--display", "plain", *folder, *options, code=code)
 
     def finished(self, name: str = "run", **changes: object) -> "RunOutcome":
         """The outcome of the run of that name with that configuration, which must end by itself."""
-        ended = self.run(self.write(name, **changes), "--run-dir", self.directory(name))
-        assert ended.exit_code in ENDED, ended.output
+        self.run(self.write(name, **changes), "--run-dir", self.directory(name), code=ENDED)
         return RunOutcome.of(self.directory(name))
 
     def directory(self, name: str = "run") -> Path:
@@ -140,8 +139,7 @@ class Site:
 
     def report(self, form: str = "md", name: str = "run") -> str:
         """`adaptive-eval report` of it."""
-        written = typed("report", self.directory(name), "--format", form, "--output", "-")
-        assert written.exit_code == 0, written.output
+        written = typed("report", self.directory(name), "--format", form, "--output", "-", code=0)
         return written.stdout
 
 
@@ -159,8 +157,7 @@ class EndedRuns:
         if not cached.exists():
             cached.mkdir()
             once = Site.make(cached, site.base_url)
-            ended = once.run(once.write(directory.name, **changes), "--run-dir", str(cached / directory.name))
-            assert ended.exit_code in ENDED, ended.stderr
+            once.run(once.write(directory.name, **changes), "--run-dir", str(cached / directory.name), code=ENDED)
         shutil.copytree(cached / directory.name, directory)
         return directory
 

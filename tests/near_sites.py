@@ -10,15 +10,7 @@ from patient_time import until
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.sites.host import ReportMissing, SiteGroup
-from adaptive_eval.sites.messages import (
-    SiteBegun,
-    SiteData,
-    SiteFacts,
-    SiteGone,
-    SiteOrder,
-    SiteReport,
-    SiteSetup,
-)
+from adaptive_eval.sites.messages import SiteBegun, SiteData, SiteFacts, SiteGone, SiteOrder, SiteReport, SiteSetup
 from adaptive_eval.sites.worker import SiteWorker
 
 Message = TypeVar("Message")

@@ -78,8 +78,7 @@ class RawServer:
             self.open_connections -= 1
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Exchange:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        first, *lines = head.strip().split("\r\n")
+        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         raw = await reader.readexactly(int(headers.get("content-length", 0)))
         return Exchange(len(self.seen), first.split()[1], headers, raw, writer)

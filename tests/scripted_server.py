@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from command_line import typed
+from command_line import Codes, typed
 from small_http import JsonHandler, ThreadedServer, completion, model_list, serving_in_a_thread
 from stored_runs import events_in
 from typer.testing import Result
@@ -94,8 +94,9 @@ class ScriptedPlace:
         place.run_dir = self.folder / name
         return place
 
-    def run(self, *options: str, **changes: Any) -> Result:
-        return typed("run", self.config(**changes), "--run-dir", self.run_dir, "--display", "plain", *options)
+    def run(self, *options: str, code: Codes = None, **changes: Any) -> Result:
+        config = self.config(**changes)
+        return typed("run", config, "--run-dir", self.run_dir, "--display", "plain", *options, code=code)
 
     def report(self, form: str) -> str:
         return typed("report", self.run_dir, "--format", form, "-o", "-").stdout

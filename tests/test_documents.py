@@ -132,11 +132,7 @@ def init(project, name):
 @pytest.mark.parametrize(
     "block",
     [
-        pytest.param(
-            block,
-            marks=[pytest.mark.slow] if TAKES_A_WHILE.search(block.text) else [],
-            id=str(block),
-        )
+        pytest.param(block, marks=[pytest.mark.slow] if TAKES_A_WHILE.search(block.text) else [], id=str(block))
         for block in blocks("python")
     ],
 )

@@ -61,8 +61,7 @@ class WarmProcess:
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Everything that it has printed, once it has ended."""
         with ThreadPoolExecutor(1) as beside:
-            errors = beside.submit(self.stderr.read)
-            output = self.stdout.read(), errors.result()
+            output = self.stdout.read(), beside.submit(self.stderr.read).result()
         self.wait(timeout)
         self.stdout.close()
         self.stderr.close()

@@ -120,9 +120,7 @@ async def test_a_program_error_is_logged_and_its_text_not_sent(caplog: pytest.Lo
         (head(b"GET / HTTP/1.1", b"Host: a", *(b"X%d: x" % n for n in range(5000))), 400),
     ],
 )
-async def test_what_is_refused_says_why_and_its_connection_is_closed(
-    data: bytes, status: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_refusals_say_why_and_disconnect(data: bytes, status: int, caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as asked:
         reply = await exchange(asked.port, data)
         assert (await exchange(asked.port, LAST)).startswith(b"HTTP/1.1 200")

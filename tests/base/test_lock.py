@@ -32,8 +32,7 @@ time.sleep(600)
 @pytest.fixture
 def holder(tmp_path: Path, request: pytest.FixtureRequest) -> "subprocess.Popen[str]":
     """Another process that holds the lock."""
-    extra = getattr(request, "param", [])
-    command = [sys.executable, "-c", HOLD, str(tmp_path), *extra]
+    command = [sys.executable, "-c", HOLD, str(tmp_path), *getattr(request, "param", [])]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
     yield process

@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import pytest
+from command_line import typed
 from live_runs import RunOutcome, Site
 from stored_runs import events_in
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.imports import docstring_summary, fingerprints
-from adaptive_eval.cli import app
 from adaptive_eval.notes import SettingsChanged
 
 GRADER = "from marking.keys import right\n\n\ndef grade(text, question):\n    return right(text, question)\n"
@@ -37,12 +36,11 @@ def test_an_edited_grader_is_noticed_and_regrading_mends_it(site: Site, marked: 
     before = RunOutcome.of(site.directory()).outcomes
     path = site.folder / "marking" / edited
     path.write_text(path.read_text() + "\n# another\n")
-    refused = site.run(marked)
-    assert refused.exit_code == ExitCode.CONFIGURATION
+    refused = site.run(marked, code=ExitCode.CONFIGURATION)
     assert f"marking/{edited} was edited after the start of the run" in refused.stderr
     assert f"regrade {site.directory()} --config {marked}" in refused.stderr
     assert "--fresh" in refused.stderr
-    done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(marked)])
+    done = typed("regrade", site.directory(), "--config", marked)
     assert f"graded {len(before)} answers again: 0 have another category" in done.stdout, done.stderr
     assert site.run(marked).exit_code == ExitCode.SPENT
     assert RunOutcome.of(site.directory()).outcomes == before

@@ -51,8 +51,7 @@ def test_a_key_that_is_not_set_is_a_warning_of_validate(tmp_path: Path, monkeypa
         "  - {name: coin-01, simulate: true, api_key_env: SOME_KEY}\n"
     )
     monkeypatch.delenv("SOME_KEY", raising=False)
-    result = typed("validate", config)
-    assert result.exit_code == 0
+    result = typed("validate", config, code=0)
     assert "is valid" in result.output
     assert "warning: coin-01: api_key_env names the environment variable SOME_KEY, which is not" in result.output
     (tmp_path / ".env").write_text("SOME_KEY=abc")
@@ -64,8 +63,7 @@ def test_a_command_says_of_itself_what_the_list_says_of_it(name: str) -> None:
     module = f"{name}_" if iskeyword(name) else name
     function = getattr(import_module(f"adaptive_eval.cli.{module}"), module)
     assert inspect.getdoc(function).startswith(COMMANDS[name])  # type: ignore[union-attr]
-    result = typed(name, "--help")
-    assert result.exit_code == 0
+    result = typed(name, "--help", code=0)
     assert re.search(rf"Usage: .*{name} \[OPTIONS\]", result.output)
     for example in EXAMPLES[name]:
         assert f"adaptive-eval {example}" in result.output
@@ -129,8 +127,7 @@ def loaded_by(words: list[str], folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("command", [(), ("run",)])
 def test_help_fits_on_a_screen(command: tuple[str, ...]) -> None:
-    result = typed(*command, "--help", COLUMNS="80")
-    lines = result.output.splitlines()
+    lines = typed(*command, "--help", COLUMNS="80").output.splitlines()
     assert len(lines) <= 42 and max(map(len, lines)) <= 80
 
 

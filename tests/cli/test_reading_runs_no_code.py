@@ -325,5 +325,4 @@ def test_a_run_without_records_of_its_plug_ins_opens(stranger: Stranger) -> None
         stored["objective"]["kind"] = "best"  # there was no other kind of them
         assert stored["objective"].keys() >= {"k", "baseline", "pairs", "half_width", "value"}
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored),))
-    words = read_view(stranger.run).words
-    assert words.promise == "That of the plug-in; adaptive-eval adds none."
+    assert read_view(stranger.run).words.promise == "That of the plug-in; adaptive-eval adds none."

@@ -59,8 +59,7 @@ def copy(done: Site, tmp_path: Path) -> Path:
 
 
 def test_a_run_is_intact(done: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = typed("verify", done.directory())
-    assert result.exit_code == 0, result.output
+    result = typed("verify", done.directory(), code=0)
     assert result.output.endswith("intact\n")
     assert "note" not in result.output
     once = replace(verify_run(done.directory()), looks=1)
@@ -97,14 +96,11 @@ def test_results_that_do_not_fit_what_is_stored_are_noticed(copy: Path) -> None:
     with closing(sqlite3.connect(copy / DATABASE_FILE)) as connection, connection:
         connection.execute("DELETE FROM trials WHERE seq = (SELECT max(seq) FROM trials)")
     (copy / "lock").unlink()
-    result = typed("verify", copy)
-    assert result.exit_code == ExitCode.FAILED
-    assert "they belong to different runs, or trials are lost" in result.stderr
+    assert "they belong to different runs, or trials are lost" in typed("verify", copy, code=ExitCode.FAILED).stderr
     with forging(copy) as database:
         database.execute("UPDATE cells SET look = look + 1")
     assert "is damaged" in typed("report", copy, "--format", "json").stderr
-    result = typed("verify", copy)
-    assert result.exit_code == ExitCode.FAILED and ": its counts are missing\n" in result.stderr
+    assert ": its counts are missing\n" in typed("verify", copy, code=ExitCode.FAILED).stderr
 
 
 def summed(folder: Path) -> tuple[Path, TrialSums]:
@@ -115,8 +111,7 @@ def summed(folder: Path) -> tuple[Path, TrialSums]:
         while run.controller.finished is None:
             run.step(10)
     assert (stored := run.store.reader.sums()) is not None and stored.seq < run.store.last_seq
-    counts = np.zeros((3, 6, 2), np.int32)
-    sums = TrialSums.from_parts(stored.body, counts)
+    sums = TrialSums.from_parts(stored.body, np.zeros((3, 6, 2), np.int32))
     run.close()
     assert sums is not None and len(sums.replicas) > 1
     return run.directory, sums

@@ -106,9 +106,7 @@ def test_words_that_begin_with_dots_are_paths_beside_the_configuration(tmp_path:
     assert command_line(agent(tmp_path, command="python3 -m agent"), tmp_path) == ("python3", "-m", "agent")
 
 
-def test_a_command_gets_what_every_program_needs_and_what_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_get_what_all_programs_need_and_what_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"PATH": "/bin", "HOME": "/h", "LC_ALL": "C", "MY_KEY": KEY, "OTHER": "1", "LANG": KEY}
     assert command_environment(agent(tmp_path), environment) == {"PATH": "/bin", "HOME": "/h", "LC_ALL": "C"}
     named = command_environment(agent(tmp_path, env=["MY_KEY", "UNSET"]), environment)

@@ -82,8 +82,7 @@ def test_the_quickstart_needs_nothing_and_the_paper_protocol_is_that_of_the_pape
 
 def test_what_the_starter_shows_in_comments_is_sound() -> None:
     text = uncommented(starter())
-    document = read_document(text, {})
-    assert document.problems == []
+    assert read_document(text, {}).problems == []
     path = Path("starter.yaml")
     path.write_text(text)
     config = load_config(path, ["questions.dataset=null", "questions.path=q.jsonl"])
@@ -156,9 +155,7 @@ class TestSchema:
         assert silent == []
         assert known_schema()["required"] == ["models"], "what is filled in is not required"
         assert known_schema()["$defs"]["ModelConfig"]["required"] == ["name"]
-        short = {
-            name: section["anyOf"][0] for name, section in known_schema()["properties"].items() if "anyOf" in section
-        }
+        short = {name: part["anyOf"][0] for name, part in known_schema()["properties"].items() if "anyOf" in part}
         assert short["grader"] == {"enum": sorted(set(GRADERS) - {"regex", "python"}) + ["reported"]}
         assert short["objective"]["enum"][:2] == ["ranking", "best"] and short["concurrency"]["type"] == "integer"
 
@@ -226,8 +223,7 @@ class TestCommands:
     def test_validate_looks_at_the_questions_and_names_those_that_are_there_again(self, tmp_path: Path) -> None:
         asked = {"a": "1 + 1?", "b": "2 + 2?", "c": "1 +  1?", "d": "2 + 2?", "e": "?"}
         rows = [{"id": key, "prompt": asked[key], "answer": answer} for key, answer in zip(asked, "24251", strict=True)]
-        lines = [json.dumps(row) for row in rows]
-        (tmp_path / "q.jsonl").write_text("\n".join(lines))
+        (tmp_path / "q.jsonl").write_text("\n".join([json.dumps(row) for row in rows]))
         (tmp_path / "c.yaml").write_text(
             "questions: q.jsonl\ngrader: numeric\n"
             "models: [{name: a, base_url: http://a/v1}, {name: b, base_url: http://b/v1}]"

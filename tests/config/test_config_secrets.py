@@ -181,9 +181,7 @@ def test_keys_and_headers_of_models_and_judges_are_known_and_no_others(environme
 
 
 @pytest.mark.parametrize("more", ["launch: {command: [serve, '{port}']}", "base_url: 'http://b/v1', auth: 'my:signer'"])
-def test_a_program_that_can_read_the_environment_makes_all_of_it_secret(
-    environment: None, tmp_path: Path, more: str
-) -> None:
+def test_programs_that_can_read_the_environment_make_it_secret(environment: None, tmp_path: Path, more: str) -> None:
     models = MODELS.replace("base_url: 'http://b/v1'", more)
     others = {"key-of-b-1234567", "key-of-j-1234567", "other-key-123456"}
     assert secrets_of(tmp_path, f"{models}\ngrader: numeric") == SENT | others

@@ -37,11 +37,7 @@ JUDGE = """
 
 
 def prepared(
-    budget: str,
-    grader: str = "math",
-    max_tokens: int = 1000,
-    trials: str = "{min: 4, max: 8}",
-    config: str = CONFIG,
+    budget: str, grader: str = "math", max_tokens: int = 1000, trials: str = "{min: 4, max: 8}", config: str = CONFIG
 ) -> PreparedRun:
     text = config.replace("BUDGET", budget).replace("GRADER", grader).replace("MAX", str(max_tokens))
     return prepare(config_in(text.replace("TRIALS", trials)))
@@ -110,9 +106,7 @@ def test_the_sum_that_is_named_is_just_enough(key: str, grader: str, follows: st
         ("wall_time: 1s", "{max: 20}", 4),
     ],
 )
-def test_a_budget_for_a_smaller_first_round_makes_it_smaller_by_default(
-    budget: str, trials: str, min_trials: int
-) -> None:
+def test_a_budget_for_a_smaller_first_round_makes_it_smaller(budget: str, trials: str, min_trials: int) -> None:
     """In tokens and USD, that is a budget for less than a third of its worst case."""
     assert prepared(budget, trials=trials).plan.trials.min == min_trials
 
@@ -130,9 +124,8 @@ def test_where_one_answer_of_each_model_is_too_much_no_number_of_trials_is_named
     match = re.search(r"one answer per model may cost up to ([\d,]+) tokens, and the first round up to", message)
     assert match is not None and "trials.min" not in message
     cap = int(match[1].replace(",", ""))
-    assert message.startswith(NO_ANSWERS) and next(first_round_problems(prepared(f"tokens: {cap - 1}"))).startswith(
-        NO_ANSWERS
-    )
+    assert message.startswith(NO_ANSWERS)
+    assert next(first_round_problems(prepared(f"tokens: {cap - 1}"))).startswith(NO_ANSWERS)
     assert next(first_round_problems(prepared(f"tokens: {cap}"))).startswith(IN_PARTS)
 
 
@@ -199,9 +192,7 @@ def test_caps_that_nothing_bounds_are_reported_before_a_run_and_after_it(site: S
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and ended.output.count(message) == 2, "first and last"
     results = read_results(site.directory())
-    assert results is not None and [warning.text for warning in results.warnings if warning.kind == "unbounded"] == [
-        message
-    ]
+    assert results is not None and [one.text for one in results.warnings if one.kind == "unbounded"] == [message]
     assert 0.02 < results.cost.usd <= 0.05
     bounded = site.write("bounded", models=models, budget={"usd": 500.0})
     assert not list(first_round_problems(prepare(load_config(bounded))))

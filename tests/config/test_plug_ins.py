@@ -119,9 +119,7 @@ def plan(folder: Path, text: str) -> Plan:
         ("stopping: {rule: 'mine:ready'}", 5.0, 0.9),
     ],
 )
-def test_a_rule_is_made_of_its_options_and_of_what_it_asks_for(
-    folder: Path, text: str, height: float, confidence: float
-) -> None:
+def test_rules_are_made_of_options_and_what_they_ask(folder: Path, text: str, height: float, confidence: float) -> None:
     rule = plan(folder, text).rule
     assert (rule.height, rule.confidence) == (height, confidence)  # type: ignore[attr-defined]
 

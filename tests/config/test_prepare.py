@@ -41,9 +41,7 @@ def config() -> RunConfig:
     return config_in(CONFIG)
 
 
-def test_the_worst_trial_has_the_longest_prompt_and_answer_and_prompts_are_rendered_once(
-    config: RunConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worst_trials_have_the_longest_prompt_rendered_once(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     rendered: list[object] = []
     render = prepare_module.render
     monkeypatch.setattr(prepare_module, "render", lambda *given: rendered.append(given) or render(*given))

@@ -65,9 +65,7 @@ def test_prices_are_those_of_the_way_an_answer_came() -> None:
     ("tokens", "capped", "size"),
     [(None, None, 12), (10**6, None, 12), (10**5, None, 4), (10**6, True, 4), (10**5, False, 12), (None, True, 4)],
 )
-def test_calls_begin_with_the_first_round_that_caps_allow_or_that_there_was(
-    tokens: int | None, capped: bool | None, size: int
-) -> None:
+def test_calls_begin_with_the_first_round_allowed_or_had(tokens: int | None, capped: bool | None, size: int) -> None:
     budget = "" if tokens is None else f"budget: {{tokens: {tokens}}}\n"
     head = f"trials: {{min: 4, max: 40}}\n{budget}{HEAD}"
     config = config_in(head + MODEL.format("batch: openai"))
@@ -214,9 +212,7 @@ def test_neither_caps_nor_judges_change_the_pace(tmp_path: Path, settings: tuple
     ("questions", "max_trials", "ahead"),
     [(1, 80, 12), (30, 80, 12), (30, 16, 2), (30, 4, 1), (90, 80, 4), (150, 80, 2), (360, 80, 1), (361, 80, 0)],
 )
-def test_rounds_run_ahead_by_part_of_the_horizon_and_not_where_one_fills_the_servers(
-    questions: int, max_trials: int, ahead: int
-) -> None:
+def test_rounds_ahead_are_part_of_the_horizon_unless_one_is_enough(questions: int, max_trials: int, ahead: int) -> None:
     trials, opening = TrialsConfig(min=1, max=max_trials, optimize="time"), round(0.15 * max_trials)
     assert make_pace(trials, questions) == Pace(lookahead=ahead, opening=opening, dedicated_servers=True)
     assert make_pace(trials.model_copy(update={"optimize": "cost"}), questions) == Pace()

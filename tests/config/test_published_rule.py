@@ -63,9 +63,7 @@ def paper(outcomes: Outcomes, w: list[float], plan: Plan, threshold: float, look
         for place, model in enumerate(order):
             ranks[model] = 1 if place == 0 else ranks[order[place - 1]] + (z[place - 1] >= threshold)
         yield Round(order, [estimate[0] for estimate in estimates], ranks, z, list(trials))
-        pairs = [
-            pair for pair, height in zip(zip(order, order[1:], strict=False), z, strict=True) if height < threshold
-        ]
+        pairs = [pair for pair, gap in zip(zip(order, order[1:], strict=False), z, strict=True) if gap < threshold]
         more = {i for pair in pairs if min(trials[pair[0]], trials[pair[1]]) < cap for i in pair}
         grown = [min(n + (i in more), cap) for i, n in enumerate(trials)]
         if grown == trials:
@@ -164,8 +162,7 @@ def test_a_call_that_does_not_last_is_open_again_and_gets_trials() -> None:
     outcomes[0, :, :3] = 1
     outcomes[1, :, 3:9] = 1
     outcomes[2, :, ::2] = outcomes[3, :, 1::2] = 1
-    plan = published(4, 6, [0.0, 1.0], min=2, max=20)
-    controller = require_same(plan, outcomes, [0.0, 1.0])
+    controller = require_same(published(4, 6, [0.0, 1.0], min=2, max=20), outcomes, [0.0, 1.0])
     verdicts = [
         {frozenset((pair.first, pair.second)): pair.verdict for pair in look.comparisons} for look in controller.looks
     ]

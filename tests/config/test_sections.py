@@ -167,9 +167,7 @@ SAID = "The cheapest model that is not more than %d points behind any other is c
         (SECOND + "objective: {kind: threshold, value: 62%}\n", Threshold(0.62), "Every score is compared with 62.0%."),
     ],
 )
-def test_prices_make_costs_and_the_report_says_it_in_the_units_of_its_scores(
-    text: str, objective: Objective, said: str
-) -> None:
+def test_prices_make_costs_and_reports_have_the_units_of_scores(text: str, objective: Objective, said: str) -> None:
     config = config_in(HEAD + text)
     assert decisions_in_words(config, {}, began_at=1, imported=False).objective == said
     plan = prepare(config).plan

@@ -26,15 +26,11 @@ from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome, SetAside
 from scorio.moments import IntArray
 from scorio.sinf import difference_values, paired_counts, paired_moments
 
+BINARY = np.array([0.0, 1.0])
+"""The weights of wrong and right."""
+seeds = st.integers(0, 2**20)
 RUBRICS = ([0.0, 1.0], [1.0, 0.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 0.25, 3.0])
-RULES: tuple[Rule, ...] = (
-    Optimal(),
-    Sequential(),
-    ZScore(),
-    Anytime(),
-    NearBest(0.05),
-    Sequential(0.8, kappa=0.5),
-)
+RULES: tuple[Rule, ...] = (Optimal(), Sequential(), ZScore(), Anytime(), NearBest(0.05), Sequential(0.8, kappa=0.5))
 POLICIES: tuple[Policy, ...] = (Weighted(), UnresolvedPairs(), Uniform())
 
 
@@ -335,8 +331,7 @@ def paces(draw: st.DrawFn) -> Pace:
 @st.composite
 def budgets(draw: st.DrawFn, bench: Bench) -> Budget:
     """Caps on some quantities, from less than the first round to more than the whole run."""
-    share = draw(st.floats(0.05, 1.5))
-    trial_count = share * 16 * bench.questions
+    trial_count = draw(st.floats(0.05, 1.5)) * 16 * bench.questions
     worst = np.array([(1.0, *cost) for cost in bench.worst_cost]).sum(axis=0) * trial_count
     caps = [cap if draw(st.booleans()) and cap > 0.0 else None for cap in worst.tolist()]
     trials, tokens, usd, gpu_seconds = caps

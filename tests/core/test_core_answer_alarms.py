@@ -6,7 +6,7 @@ from math import comb, exp, inf
 
 import numpy as np
 import pytest
-from core_runs import play, verdicts_of
+from core_runs import BINARY, play, standing_of, verdicts_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Ask, Cause, Outcome, Reason, Verdict
 from scorio.moments import IntArray
 
-BINARY = np.array([0.0, 1.0])
 QUESTIONS = 20
 
 
@@ -135,8 +134,7 @@ def test_of_two_kinds_of_most_answers_the_most_specific_is_named() -> None:
 
 
 def test_an_alarm_on_drawn_questions_keeps_the_first_of_the_sample() -> None:
-    bench = Bench(2, 400, BINARY)
-    plan = plan_for(bench=bench, trials=Trials(min=1, max=1), drawn=100)
+    plan = plan_for(bench=Bench(2, 400, BINARY), trials=Trials(min=1, max=1), drawn=100)
 
     def grade(ask: Ask) -> tuple[int, int]:
         return (0, AnswerKind.EMPTY) if ask.model == 1 and ask.question >= 150 else (ask.question % 2, 0)
@@ -148,9 +146,7 @@ def test_an_alarm_on_drawn_questions_keeps_the_first_of_the_sample() -> None:
     assert controller.counts[1].sum() == sum(alarm.since)
     first, second = np.array([0]), np.array([1])
     fresh = pairs_by_question(controller.counts, BINARY, first, second)
-    assert controller.last_look is not None and controller.last_look.evidence.difference[0] == pytest.approx(
-        fresh[0].moments.mean[0]
-    )
+    assert standing_of(controller).evidence.difference[0] == pytest.approx(fresh[0].moments.mean[0])
 
 
 def test_the_reason_says_since_which_answer() -> None:
@@ -200,8 +196,7 @@ def test_calls_based_on_answers_after_the_change_are_withdrawn() -> None:
 
 @pytest.mark.parametrize("coupled", [False, True])
 def test_after_an_alarm_only_answers_from_before_it_count_as_evidence(coupled: bool) -> None:
-    rng = np.random.default_rng(1)
-    table = rng.random((2, QUESTIONS, 40)) < 0.5
+    table = np.random.default_rng(1).random((2, QUESTIONS, 40)) < 0.5
 
     def grade(ask: Ask) -> tuple[int, int]:
         bad = ask.model == 1 and ask.trial >= 10

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, never_called, plans, play, restore, straight, verdicts_of
+from core_runs import Answers, Shell, after, exact, never_called, plans, play, restore, seeds, straight, verdicts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -17,7 +17,6 @@ from adaptive_eval.core.controller import Judged
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Lost, Outcome, Reason, SetAside, Verdict
 
-seeds = st.integers(0, 2**20)
 CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
 
 
@@ -32,8 +31,7 @@ def exposure(shell: Shell, lost: list[int]) -> list[float]:
 @settings(max_examples=examples(80), deadline=None)
 @given(plans(), seeds, st.booleans())
 def test_caps_are_never_exceeded(plan: Plan, seed: int, one_is_lost: bool) -> None:
-    answers = Answers(plan, seed)
-    shell = Shell(plan, answers, np.random.default_rng(seed))
+    shell = Shell(plan, Answers(plan, seed), np.random.default_rng(seed))
     lost: list[int] = []
     caps = [getattr(plan.budget, name) for name in CURRENCIES]
     for step in range(10_000):
@@ -143,8 +141,7 @@ def test_it_ends_when_the_next_round_no_longer_fits(budget: Budget, trials: int)
 
     Where GPU seconds count, model 1 costs four times as much and gets half: 100 seconds first, and 60 a round.
     """
-    plan = never(budget)
-    controller = Controller(plan)
+    controller = Controller(never(budget))
     while controller.finished is None:
         requested = controller.ask(3)
         controller.tell([Outcome(*ask[:3], 0, BENCH.worst_cost[ask.model]) for ask in requested])

@@ -141,8 +141,7 @@ def test_costs_are_those_of_the_first_round_with_their_standard_errors() -> None
 
 
 def test_gpu_time_has_the_price_of_a_gpu_hour() -> None:
-    asked = plan(2, objective=Cheapest(DELTA, 3600.0))
-    controller = Controller(asked)
+    controller = Controller(plan(2, objective=Cheapest(DELTA, 3600.0)))
     tape = Tape.from_chances(chances([0.6, 0.6]), W, np.random.default_rng(0))
     drive_rounds(controller, tape, [[Cost(1, 0.0, 0.5)] * 2, [Cost(1, 0.25, 0.0)] * 2])
     result = result_of(controller)
@@ -265,8 +264,7 @@ def test_another_objective_before_leaves_the_costs_of_all_trials() -> None:
 
 @pytest.mark.parametrize("pace", [Pace(lookahead=1), Pace(dedicated_servers=True, lookahead=2), Pace(share=0.7)])
 def test_it_decides_at_every_pace(pace: Pace) -> None:
-    controller = play([0.2, 0.75, 0.78], RISING[:3], 1, plan(3, 0.2, pace=pace))
-    assert chosen(controller) == 1
+    assert chosen(play([0.2, 0.75, 0.78], RISING[:3], 1, plan(3, 0.2, pace=pace))) == 1
 
 
 def test_drawn_questions_are_compared_with_delta_too() -> None:

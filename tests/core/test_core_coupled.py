@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import look_of, paired_z, play, result_of, standing_of
+from core_runs import BINARY, look_of, paired_z, play, result_of, standing_of
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Judging, Optimal, Outcome, Plan, Reason, SetAside, Verdict
@@ -19,7 +19,6 @@ from scorio.sinf import difference_values, paired_counts, paired_moments
 from scorio.sinf.prior import EVENTS
 
 QUESTIONS = 20
-BINARY = np.array([0.0, 1.0])
 BENCH = Bench(2, QUESTIONS, weights=np.array([0.0, 1.0]))
 Outcomes = NDArray[np.uint8]
 GATE = Plan(BENCH, objective=Gate(Margin(0, 0.03)), trials=Trials(min=4, max=60), coupled=True)
@@ -78,8 +77,7 @@ def test_questions_with_weights_are_asked_and_compared_by_them() -> None:
     trials = run.counts.sum(axis=-1)
     assert np.array_equal(trials[0], trials[1]), "only what both have counts"
     assert trials[0, :5].mean() > 2.0 * trials[0, 5:].mean()
-    result = result_of(run)
-    (comparison,) = result.comparisons
+    (comparison,) = result_of(run).comparisons
     assert comparison.by_trial
     apart = [(outcomes[0, q, :n] - outcomes[1, q, :n]).mean() for q, n in enumerate(trials[0].tolist())]
     assert comparison.difference == pytest.approx(
@@ -290,8 +288,7 @@ def test_questions_may_have_recordings_of_different_lengths() -> None:
     outcomes = draw_outcomes(6, lost=0.02)
     lengths = np.where(np.arange(QUESTIONS) < 5, 8, 40)
     controller = carry_out(plan_of(bench_of(outcomes, lengths), objective=Pairs(((0, 1),))), outcomes)
-    look = look_of(controller)
-    (pair,), asked = look.comparisons, controller.counts[1].sum(axis=-1)
+    (pair,), asked = look_of(controller).comparisons, controller.counts[1].sum(axis=-1)
     counts = np.array(
         [
             paired_counts(outcomes[:1, q, :n], outcomes[1:, q, :n], DIFFERENCES)[0]

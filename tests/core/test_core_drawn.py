@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, exact, play, play_chances, result_of, straight
+from core_runs import BINARY, Answers, Shell, exact, play, play_chances, result_of, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from adaptive_eval.core.settings import Bench, Margin, Trials
 from adaptive_eval.core.tally import extreme_counts
 from scorio.sinf.prior import EVENTS
 
-BINARY = np.array([0.0, 1.0])
 BLOCK = 50
 
 
@@ -163,8 +162,7 @@ def test_a_gate_counts_its_margin() -> None:
     plan = plan_for(2, 3000, objective=Gate(Margin(0, 0.1)))
     controller = straight(plan, Answers(plan, 1, lambda model, question: 0.5 + 0.05 * model))
     assert controller.finished is not None and controller.finished.value == "settled"
-    result = result_of(controller)
-    (comparison,) = result.comparisons
+    (comparison,) = result_of(controller).comparisons
     assert comparison.verdict.first == 1 and controller.looks[0].trials == (BLOCK, BLOCK)
     assert comparison.difference + 0.1 == pytest.approx(comparison.verdict.z * comparison.sigma)
 

@@ -5,30 +5,22 @@ from dataclasses import replace
 import core_oracle as oracle
 import numpy as np
 import pytest
-from core_runs import Answers, result_of, straight
+from core_runs import BINARY, Answers, result_of, straight
 
 from adaptive_eval.core import Baseline, Bench, Best, Plan, PrecisionOf, Threshold, Trials
 from adaptive_eval.core.evidence import Estimates, Prior, estimate, update, weigh_evidence
 from adaptive_eval.core.evidence_source import EvidenceSource
 from adaptive_eval.core.policies import Weighted, question_weights
 from scorio.moments import FloatArray, average_moments, bayes_moments, relative_weights
-from scorio.sinf import (
-    coupling,
-    difference_values,
-    paired_moments,
-    sampled_covariance,
-    sampled_variance,
-)
+from scorio.sinf import coupling, difference_values, paired_moments, sampled_covariance, sampled_variance
 
 PRIORS: tuple[Prior, ...] = ("uniform", "self")
-BINARY = np.array([0.0, 1.0])
 NAMES = Estimates.__slots__
 priors = pytest.mark.parametrize("prior", ["uniform", "self"])
 
 
 def some_counts(models: int, questions: int, categories: int = 2, seed: int = 0) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    counts = rng.integers(0, 9, (models, questions, categories))
+    counts = np.random.default_rng(seed).integers(0, 9, (models, questions, categories))
     counts[..., 0] += counts.sum(axis=-1) == 0
     return counts
 

@@ -8,7 +8,7 @@ from math import isfinite
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, play, play_chances, result_of, straight, tell_right
+from core_runs import BINARY, Answers, Shell, after, exact, play, play_chances, result_of, straight, tell_right
 from thoroughness import first_of
 
 from adaptive_eval.core import Controller, Judging, NearBest, Plan, Reason, Rule, Uniform, Verdict
@@ -16,7 +16,6 @@ from adaptive_eval.core.objectives import Best, Gate, Threshold
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 
-BINARY = np.array([0.0, 1.0])
 HORIZONS = (8, 16, 32, 64)
 Ungraded = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 UNGRADED = 0.02
@@ -178,9 +177,7 @@ def test_a_horizon_lowered_with_rounds_in_flight_makes_no_winners_of_copies(max_
                 if len(run.looks) == 7:
                     break
         called += run.looks[-1].count(Verdict.RESOLVED)
-        assert run.trials.max() <= 10 * max(max_trials, 11 + lookahead), (
-            "what was issued before, after the seventh look too"
-        )
+        assert run.trials.max() <= 10 * max(max_trials, 11 + lookahead), "what was issued before, afterwards too"
     assert called / runs <= allowed(runs)
 
 

@@ -147,8 +147,7 @@ def test_identical_or_uniform_outcomes_give_no_certainty(right: int, prior: str)
     standing, pairs = looker.look([binary([right] * 5, 6)] * 2 + [binary([6 - right] * 5, 6)])
     sigma = standing.estimates.sigma()
     assert np.all((sigma > 0.0) & np.isfinite(sigma))
-    verdicts = sorted(pair.verdict for pair in pairs.values())
-    assert verdicts == [Verdict.OPEN, Verdict.RESOLVED]
+    assert sorted(pair.verdict for pair in pairs.values()) == [Verdict.OPEN, Verdict.RESOLVED]
 
 
 def test_a_model_without_a_trial_stands_last_and_open() -> None:
@@ -273,8 +272,7 @@ History = list[list[list[list[int]]]]
 def histories(draw: st.DrawFn) -> History:
     """Growing counts of 4 models, look after look."""
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
-    skill = rng.random((4, 3))
-    wins = np.cumsum(rng.random((20, 4, 3)) < skill, axis=0)
+    wins = np.cumsum(rng.random((20, 4, 3)) < rng.random((4, 3)), axis=0)
     looks = [4, 8, 12, 20]
     return [np.stack([n - wins[n - 1], wins[n - 1]], axis=-1).tolist() for n in looks]
 
@@ -298,8 +296,7 @@ def test_familywise_is_holm_on_running_minima(rule: Correctable, objective: Obje
         for place in sorted(oracle.holm(smallest.tolist(), 0.05)):
             pair = int(at[place % len(family)])
             calls.setdefault(pair, 1 if place < len(family) else -1)
-        expected = [calls.get(pair, 0) for pair in range(6)]
-        assert standing.memory.call.tolist() == expected
+        assert standing.memory.call.tolist() == [calls.get(pair, 0) for pair in range(6)]
 
 
 @pytest.mark.parametrize(("objective", "divisor"), [(Best(), 3), (TopK(2), 4), (TopK(3), 3)])
@@ -331,8 +328,7 @@ def needed(z: float, information: float, rule: Rule, delta: float = 0.0) -> floa
 def test_before_the_horizon_the_boundary_is_higher(trials: int, max_trials: int, z: float) -> None:
     """z sqrt(n/N) = c (n/N_max)^(-1/4) has the root n = (c sqrt(N) N_max^(1/4) / z)^(4/3)."""
     start = 4 / max_trials
-    c = WangTsiatis(0.25, start).critical(0.10)
-    root = (c * trials**0.5 * max_trials**0.25 / z) ** (4 / 3)
+    root = (WangTsiatis(0.25, start).critical(0.10) * trials**0.5 * max_trials**0.25 / z) ** (4 / 3)
     assert root < max_trials
     assert needed(z, trials / max_trials, Sequential(start=start)) * trials == pytest.approx(root, rel=0.01)
 
@@ -351,9 +347,7 @@ DIRECT = (1.645 / 0.5) ** 2
         *((0.5, ZScore(1.645), d, min((1.645 * 0.04 / (d - 0.02)) ** 2, DIRECT)) for d in (0.021, 0.03, 0.06)),
     ],
 )
-def test_beyond_the_horizon_the_boundary_stays_and_a_tie_counts_where_it_is_sooner(
-    z: float, rule: Rule, delta: float, expected: float
-) -> None:
+def test_beyond_the_horizon_boundaries_stay_and_ties_count(z: float, rule: Rule, delta: float, expected: float) -> None:
     """A tie goes by the boundary of its information: |d| + b s/sqrt(u) = delta has the root u = (b s/(delta - |d|))^2.
     A constant is met at once."""
     assert needed(z, 0.5, rule, delta) == pytest.approx(expected, rel=0.01 if isinstance(rule, Sequential) else 1e-6)

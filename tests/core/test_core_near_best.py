@@ -84,9 +84,7 @@ def some(*long: int) -> list[Any]:
         for case in cases
     ],
 )
-def test_a_pick_is_seldom_behind_another_by_the_margin(
-    scores: list[float], objective: Objective, picks: int, is_shared: bool
-) -> None:
+def test_picks_are_seldom_far_behind(scores: list[float], objective: Objective, picks: int, is_shared: bool) -> None:
     """Behind each other one; behind any, if rivals share the error."""
     family = objective.family(len(scores))
     assert isinstance(family, int)
@@ -120,8 +118,7 @@ def finished_run(asked: Plan, scores: list[float], seed: int, cut: float = 0.0, 
 
 
 def verdict(run: Controller) -> Verdict:
-    result = result_of(run)
-    (comparison,) = result.comparisons
+    (comparison,) = result_of(run).comparisons
     return comparison.verdict.verdict
 
 
@@ -130,8 +127,7 @@ def test_cut_answers_make_no_pick_that_the_whole_answers_could_reverse(seed: int
     """The second model is better, and trails only because a fifth of its answers were cut off."""
     scores, unsure = [0.56, 0.64], {"unsure": UnsureGrades(int(AnswerKind.TRUNCATED), 1), "stops_on_alarm": False}
     cut = finished_run(plan(2, **unsure), scores, seed, cut=0.2)
-    result = result_of(cut)
-    assert result.models[0].model == 0, "by the grades the first is ahead"
+    assert result_of(cut).models[0].model == 0, "by the grades the first is ahead"
     assert verdict(cut) is Verdict.BLOCKED
     complete = finished_run(plan(2, **unsure), scores, seed)
     assert result_of(complete).models[0].model == 1 and verdict(complete) is Verdict.RESOLVED

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from core_looks import evidence
-from core_runs import Answers, look_of, never_called, play_chances, standing_of, straight
+from core_runs import BINARY, Answers, look_of, never_called, play_chances, standing_of, straight
 from scipy.stats import binom, norm
 
 from adaptive_eval.core import Controller, Judging, Plan, Rule, UnresolvedPairs, ZScore
@@ -18,7 +18,6 @@ from adaptive_eval.core.types import Ask, Outcome, Reason, Verdict
 from adaptive_eval.study.drive import drive
 
 QUESTIONS = 10
-BINARY = np.array([0.0, 1.0])
 
 
 def test_the_soonest_is_where_a_pair_would_be_called_or_given_up() -> None:
@@ -53,12 +52,10 @@ def sizes(controller: Controller, answers: Answers) -> list[dict[int, int]]:
 def test_rounds_are_whole_sets_of_questions_and_few() -> None:
     chosen = plan(Pace(share=0.8, opening=16), models=3)
     answers = Answers(chosen, 3, skill=lambda model, question: 0.45 + 0.05 * model)
-    controller = Controller(chosen)
-    rounds = sizes(controller, answers)
+    rounds = sizes(Controller(chosen), answers)
     assert rounds[0] == dict.fromkeys(range(3), 16 * QUESTIONS)
     assert all(size % QUESTIONS == 0 for by_model in rounds for size in by_model.values())
-    one_each = straight(plan(Pace(), models=3), answers)
-    assert len(rounds) < len(one_each.looks) / 3
+    assert len(rounds) < len(straight(plan(Pace(), models=3), answers).looks) / 3
 
 
 def test_rounds_shrink_to_fit_caps_before_anyone_goes_without() -> None:
@@ -97,8 +94,7 @@ def test_a_fast_model_goes_on_while_a_slow_one_is_at_its_first_round(held: bool)
     at_once = Controller(chosen)
     at_once.tell(outcomes_of(at_once.ask(1 << 20, 0), 2.0))
     asked = at_once.ask(1 << 20, 1)
-    first = [ask for ask in asked if ask.round == 0]
-    at_once.tell(outcomes_of(first[:-1], 16.0))
+    at_once.tell(outcomes_of([ask for ask in asked if ask.round == 0][:-1], 16.0))
     assert [ask[:3] for ask in at_once.ask(1 << 20, 0)] == [ask[:3] for ask in more]
 
 
@@ -125,11 +121,7 @@ def test_the_clock_goes_by_the_square_root_of_seconds_in_steps() -> None:
         assert clock_seconds(batch) == expected
 
 
-PACES = (
-    Pace(lookahead=7, opening=12, dedicated_servers=True),
-    Pace(share=0.8, opening=24),
-    Pace(share=0.3),
-)
+PACES = (Pace(lookahead=7, opening=12, dedicated_servers=True), Pace(share=0.8, opening=24), Pace(share=0.3))
 
 
 @pytest.mark.parametrize(
@@ -209,8 +201,7 @@ def tape(*means: float) -> Tape:
 @pytest.mark.parametrize("lookahead", [4, 12])
 def test_nothing_runs_ahead_for_a_difference_that_the_next_allowed_look_will_call(lookahead: int) -> None:
     """The first model leads clearly from the start: 16 trials, or those before the first look if more."""
-    controller = drive(Controller(plan_ahead(lookahead)), tape(0.9, 0.2, 0.2))
-    per_question = controller.trials / OF_TWENTY
+    per_question = drive(Controller(plan_ahead(lookahead)), tape(0.9, 0.2, 0.2)).trials / OF_TWENTY
     assert max(16, 4 + lookahead) <= per_question[0] <= max(17, 4 + lookahead)
     assert per_question[1] >= 40, "the two equals stay open, and rounds run ahead for them"
 

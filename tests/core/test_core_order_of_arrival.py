@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from core_runs import Answers, Faulty, Shell, exact, plans, restore, straight
+from core_runs import Answers, Faulty, Shell, exact, plans, restore, seeds, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -16,16 +16,13 @@ from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import PER_UNIT, Batch, exact_sum, trillionths
 
-seeds = st.integers(0, 2**20)
-
 
 @settings(max_examples=examples(80), deadline=None)
 @given(plans(), seeds, st.sampled_from([0.0, 0.05, 0.3]))
 def test_order_batches_slots_and_restarts_change_no_look(plan: Plan, seed: int, restarts: float) -> None:
     answers = Answers(plan, seed)
     expected = straight(plan, answers)
-    shell = Shell(plan, answers, np.random.default_rng(seed), restarts)
-    shuffled = shell.run()
+    shuffled = Shell(plan, answers, np.random.default_rng(seed), restarts).run()
     assert exact(shuffled.looks) == exact(expected.looks)
     assert shuffled.finished == expected.finished
     assert np.array_equal(shuffled.counts, expected.counts)
@@ -36,9 +33,7 @@ def test_order_batches_slots_and_restarts_change_no_look(plan: Plan, seed: int, 
 @pytest.mark.parametrize("fault", [None, AnswerKind.TRUNCATED, AnswerKind.TIMED_OUT])
 @settings(max_examples=examples(120), deadline=None)
 @given(plans(), seeds, st.sampled_from([0.0, 0.02, 0.3]), st.booleans())
-def test_nor_do_they_where_answers_have_faults(
-    fault: AnswerKind | None, plan: Plan, seed: int, share: float, stops: bool
-) -> None:
+def test_nor_if_answers_have_faults(fault: AnswerKind | None, plan: Plan, seed: int, share: float, stops: bool) -> None:
     """Alarms, for which runs are long enough, and models that are set aside are the same, too."""
     trials = replace(plan.trials, max=plan.trials.max + 16)
     plan = replace(plan, trials=trials, unsure=UnsureGrades(int(AnswerKind.TRUNCATED), 1), stops_on_alarm=stops)
@@ -76,8 +71,7 @@ def test_sums_are_exact_however_large() -> None:
     rng = np.random.default_rng(1)
     for values in (rng.random(1000), rng.random(1000) * 1e9, np.array([2.0**53, -1.0, 0.5, 1e-12]), np.empty(0)):
         assert trillionths(values) == sum(round(value * PER_UNIT) for value in values.tolist())
-    numbers = np.array([2**62, 2**62, 2**62, -5], dtype=np.int64)
-    assert exact_sum(numbers) == 3 * 2**62 - 5
+    assert exact_sum(np.array([2**62, 2**62, 2**62, -5], dtype=np.int64)) == 3 * 2**62 - 5
     assert math.isclose(trillionths(np.array([0.1] * 10)), Fraction(PER_UNIT))
 
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from core_runs import allowed, play
+from core_runs import BINARY, allowed, play
 from numpy.typing import NDArray
 from thoroughness import sizes
 
@@ -13,7 +13,6 @@ from adaptive_eval.core.evidence import Estimates, Evidence, Prior, estimate
 from adaptive_eval.core.policies import Policy, Uniform, Weighted
 from adaptive_eval.core.sequential import Sequential
 
-BINARY = np.array([0.0, 1.0])
 QUESTIONS = 30
 RUNS = 3000
 

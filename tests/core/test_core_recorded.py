@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, exact, plans, play, restore, result_of, standing_of, straight
+from core_runs import BINARY, Answers, exact, plans, play, restore, result_of, standing_of, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Ask, Cost, Outcome, Reason, Verdict
 from adaptive_eval.study.drive import drive
 
-BINARY = np.array([0.0, 1.0])
 QUESTIONS = 12
 NEW = 3
 
@@ -89,8 +88,7 @@ def test_place_compares_only_the_new_model_with_its_neighbours() -> None:
 
 def test_recorded_pairs_are_judged_once_and_cost_nothing() -> None:
     counts = recorded_counts(20, CHANCES, np.random.default_rng(3))
-    plan = make_plan(counts, objective=Ranking())
-    looks = carry_out(plan).looks
+    looks = carry_out(make_plan(counts, objective=Ranking())).looks
     first, last = looks[0], looks[-1]
     for look in looks:
         assert look.scores[:NEW] == pytest.approx((counts[:NEW, :, 1] / 20).mean(axis=1))
@@ -162,8 +160,7 @@ def test_ungraded_answers_of_recorded_models_widen_score_bounds() -> None:
     categories[:NEW, :, :20] = np.arange(20) >= counts[:NEW, :, :1]
     categories[1, 0, 20:] = UNGRADED
     plan, trials = make_plan(counts), RecordedTrials(categories, np.zeros(categories.shape, dtype=bool))
-    controller = carry_out(replace(plan, bench=replace(plan.bench, recorded_trials=trials)))
-    result = result_of(controller)
+    result = result_of(carry_out(replace(plan, bench=replace(plan.bench, recorded_trials=trials))))
     row = next(row for row in result.models if row.model == 1)
     wrong, right = counts[1, 0]
     others = (counts[1, 1:, 1] / 20).sum()
@@ -259,8 +256,7 @@ def test_missing_trials_are_asked_as_far_as_the_cost_of_stored_ones_allows(missi
 @settings(max_examples=examples(60), deadline=None)
 def test_any_plan_continues_from_stored_trials_and_after_a_restart(plan: Plan, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    shape = (plan.bench.models, plan.bench.questions)
-    first = rng.integers(0, plan.trials.max + 1, shape)
+    first = rng.integers(0, plan.trials.max + 1, (plan.bench.models, plan.bench.questions))
     held = replace(plan, first=first)
     answers = Answers(held, seed)
     controller = straight(held, answers)
@@ -321,8 +317,7 @@ def test_ties_are_called_no_more_often_than_promised(stored: str, runs: int) -> 
 
 def test_prior_outcomes_count_towards_the_trials_needed() -> None:
     """4 trials with 4 of R0 stand where 8 trials without stand, against a horizon that is 4 nearer."""
-    rng = np.random.default_rng(3)
-    right = rng.binomial(1, np.array([0.7, 0.5])[:, None, None], (2, 12, 8))
+    right = np.random.default_rng(3).binomial(1, np.array([0.7, 0.5])[:, None, None], (2, 12, 8))
     plain = Plan(Bench(2, 12, BINARY), trials=Trials(min=8, max=40), budget=Budget(trials=600))
     counts = np.stack([4 - right[:, :, :4].sum(axis=2), right[:, :, :4].sum(axis=2)], axis=-1)
     bench = Bench(2, 12, BINARY, prior_counts=counts)

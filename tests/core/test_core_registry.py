@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_runs import Answers, tell_right
+from core_runs import BINARY, Answers, tell_right
 
 from adaptive_eval import core
 from adaptive_eval.core import Anytime, Bench, Controller, Entry, Judging, NearBest, Option, Pace, Plan, Trials, View
@@ -142,7 +142,6 @@ def test_the_embedding_api_has_working_examples(built: type) -> None:
 BENCH = Bench(3, 4, np.array([0.0, 0.5, 1.0]))
 
 
-BINARY = np.array([0.0, 1.0])
 PLAN = Plan(BENCH)
 PARTS = Gate(Margin(0, 0.05, (0.2, 0.2)))
 PRIOR = np.array([[[4, 6]] * 4, [[0, 0]] * 4])

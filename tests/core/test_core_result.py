@@ -79,8 +79,7 @@ def test_agreeing_questions_do_not_make_similar_questions_more_certain() -> None
 
 def test_questions_of_a_cluster_count_together() -> None:
     """Two clusters of two questions: residuals are first summed within each cluster."""
-    result = result_of(run_to_end(plan(clusters=np.array([0, 1, 1, 0]))))
-    first = result.models[0]
+    first = result_of(run_to_end(plan(clusters=np.array([0, 1, 1, 0])))).models[0]
     residuals = [right / 10 - 0.825 for right in RIGHT[0]]
     sums = (residuals[0] + residuals[3], residuals[1] + residuals[2])
     assert first.sampled_sigma == pytest.approx(math.sqrt(sum(s * s for s in sums) * 2 / (1 * 16)))
@@ -109,8 +108,7 @@ def reversing(objective: Pairs | Threshold) -> Controller:
 
 def test_reversals_are_all_that_were_called_and_turned() -> None:
     result = result_of(reversing(Pairs(((0, 3),))))
-    turned = [(0, 1), (2, 0), (2, 1), (3, 1), (2, 3)]
-    assert [pair[:2] for pair in result.reversals] == turned
+    assert [pair[:2] for pair in result.reversals] == [(0, 1), (2, 0), (2, 1), (3, 1), (2, 3)]
     assert all(pair.reversed and pair.z > 0.0 and pair.verdict is Verdict.RESOLVED for pair in result.reversals)
     assert {row.tier for row in result.models} == {1}
     result = result_of(reversing(Threshold(0.5)))
@@ -125,9 +123,7 @@ def test_reversals_are_all_that_were_called_and_turned() -> None:
     [TopK(4), Ranking(), Threshold(0.5), PrecisionOf(0.02), Gate(Margin(baseline=2, delta=0.03))],
     ids=lambda value: type(value).__name__,
 )
-def test_batched_comparisons_equal_single_ones(
-    objective: Objective, grouped: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_compare_as_single_ones(objective: Objective, grouped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve models in batches of pairs: differences, sampled z and trials to go, computed here pair by pair."""
     monkeypatch.setattr("adaptive_eval.core.evidence_source.CHUNK_CELLS", 50)
     rng, models, questions = np.random.default_rng(3), 12, 9
@@ -237,9 +233,7 @@ def test_a_correction_without_shift_or_variance_changes_no_result() -> None:
     run = finished_run()
     plain, corrected = result_of(run), result_of(run, correction([0.0, 0.0, 0.0], 0.0))
     assert corrected.models == plain.models and verdicts(corrected) == verdicts(plain)
-    assert [comparison.called for comparison in corrected.comparisons] == [
-        comparison.called for comparison in plain.comparisons
-    ]
+    assert [row.called for row in corrected.comparisons] == [row.called for row in plain.comparisons]
 
 
 def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> None:
@@ -347,10 +341,8 @@ def test_a_comparison_needs_the_trials_that_its_corrected_difference_takes() -> 
 )
 def test_every_rule_judges_corrected_scores(rule: Rule, judging: Judging) -> None:
     run = finished_run(objective=Best(), rule=rule, judging=judging)
-    corrected = result_of(run, correction([-0.6, 0.0, 0.0]))
-    assert verdicts(corrected)[1, 0] is RESOLVED
-    wide = result_of(run, correction([0.0, 0.0, 0.0], 1.0))
-    assert RESOLVED not in verdicts(wide).values()
+    assert verdicts(result_of(run, correction([-0.6, 0.0, 0.0])))[1, 0] is RESOLVED
+    assert RESOLVED not in verdicts(result_of(run, correction([0.0, 0.0, 0.0], 1.0))).values()
 
 
 def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> None:
@@ -359,8 +351,7 @@ def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> Non
     run = finished_run(skills=skills, before=StageBefore(short, (0, 1, 2)))
     plain, corrected = result_of(run), result_of(run, correction([0.0, 0.0, 0.0]))
     assert verdicts(plain)[0, 1] is verdicts(corrected)[0, 1] is RESOLVED
-    turned = result_of(run, correction([-0.75, 0.0, 0.0]))
-    assert verdicts(turned)[1, 0] is RESOLVED
+    assert verdicts(result_of(run, correction([-0.75, 0.0, 0.0])))[1, 0] is RESOLVED
 
 
 @pytest.mark.parametrize(
@@ -368,9 +359,7 @@ def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> Non
     [(0, 99, RESOLVED), (8, 99, Verdict.BLOCKED), (0, 12, Verdict.BLOCKED)],
     ids=["all complete", "some cut", "after an alarm"],
 )
-def test_labels_make_no_call_that_cut_answers_could_reverse_or_after_an_alarm(
-    cut: int, empty_from: int, verdict: Verdict
-) -> None:
+def test_labels_make_no_call_that_cut_answers_or_alarms_undo(cut: int, empty_from: int, verdict: Verdict) -> None:
     """Two models are right in half of their trials. Of the first, answers to some questions are cut off, or all are
     empty from some trial on."""
     bench, truncated = Bench(2, 20, np.array([0.0, 1.0])), int(AnswerKind.TRUNCATED)

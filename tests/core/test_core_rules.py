@@ -70,11 +70,9 @@ def test_near_best_tests_whether_the_model_ahead_is_worse_by_the_margin() -> Non
 
 
 def test_near_best_calls_either_of_two_models_whose_difference_is_known_to_be_small() -> None:
-    on = evidence(2, [0.0], [0.3], [0.001, 0.001])
-    assert NearBest(0.02).boundary(on).tolist() == [0.0]
+    assert NearBest(0.02).boundary(evidence(2, [0.0], [0.3], [0.001, 0.001])).tolist() == [0.0]
     assert NearBest(1e-9).boundary(evidence(2, [2.0], [0.3], [0.2, 0.2]))[0] > 2.4
-    unknown = evidence(2, [0.0], [0.0], [math.inf, 0.2])
-    assert NearBest().boundary(unknown).tolist() == [math.inf]
+    assert NearBest().boundary(evidence(2, [0.0], [0.0], [math.inf, 0.2])).tolist() == [math.inf]
 
 
 @pytest.mark.parametrize(("sigma", "reached"), [(0.0256, False), (0.0255, True), (0.001, True), (math.inf, False)])
@@ -233,8 +231,7 @@ def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than
     assert np.allclose(remaining[given_up], OPTIMAL.reserve) and np.all(
         remaining[~given_up & ~called] > OPTIMAL.reserve
     )
-    first = np.linspace(1 / 6, 0.5, 15)[1:]
-    further = paths(pairs, first, looks[-1].z * np.sqrt(1 / 6), 1 / 6, 2)
+    further = paths(pairs, np.linspace(1 / 6, 0.5, 15)[1:], looks[-1].z * np.sqrt(1 / 6), 1 / 6, 2)
     for look in further:
         called |= np.abs(look.z) >= rule.boundary(look)
     again = replace(further[-1], information=further[-1].information / 2.0)
@@ -262,9 +259,7 @@ def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> No
 
 
 @pytest.mark.parametrize(("reached", "some_left"), [(0.5, True), (1.0, False)])
-def test_ties_under_a_raised_horizon_are_forecast_with_the_error_that_they_have_left(
-    reached: float, some_left: bool
-) -> None:
+def test_ties_under_a_raised_horizon_are_forecast_with_the_error_that_is_left(reached: float, some_left: bool) -> None:
     """The forecast for the horizon is the verdict that an even pair gets there."""
     delta, wide = 0.06, [0.03, 0.03]
     look, now = evidence(2, [0.0], [reached], wide), evidence(2, [0.0], [reached / 2.0], wide)
@@ -302,8 +297,7 @@ def test_each_pair_has_the_boundary_of_its_kind(information: float) -> None:
     assert COUPLED.boundary(seen) == pytest.approx(expected)
     assert COUPLED.p_value(seen, 1) == pytest.approx([flat.p_value(seen, 1)[0], steep.p_value(seen, 1)[1]])
     assert COUPLED.at_level(0.01).boundary(seen)[1] == pytest.approx(replace(steep, confidence=0.99).boundary(seen)[1])
-    alone = seen.at_positions(np.array([0]))
-    assert COUPLED.boundary(alone) == pytest.approx(expected[:1])
+    assert COUPLED.boundary(seen.at_positions(np.array([0]))) == pytest.approx(expected[:1])
     nobody = two_pairs(2.5, information, None)
     assert COUPLED.boundary(nobody) == pytest.approx(steep.boundary(nobody))
 
@@ -333,16 +327,14 @@ def gated(plan: Plan, seed: int, earlier: bool) -> int:
     outcomes = np.stack([u < base, (u < base) & (u >= delta)]).astype(int)
     controller = Controller(plan)
     if earlier:
-        shorter = replace(plan, trials=Trials(min=4, max=15))
-        controller = Controller(shorter)
+        controller = Controller(replace(plan, trials=Trials(min=4, max=15)))
     while controller.finished is None:
         if earlier and controller.taker.taken == 8:
             before = StageBefore(controller, (0, 1))
             controller, earlier = Controller(replace(plan, before=before), keep_looks=False), False
         requested = controller.ask(10**6)
         controller.tell(Outcome(*ask[:3], int(outcomes[ask[:3]])) for ask in requested)
-    look = look_of(controller)
-    (pair,) = look.comparisons
+    (pair,) = look_of(controller).comparisons
     return 0 if pair.verdict is not Verdict.RESOLVED else 1 if pair.first == 1 else -1
 
 

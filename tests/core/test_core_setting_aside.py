@@ -13,6 +13,7 @@ from core_runs import (
     plans,
     restore,
     result_of,
+    seeds,
     verdicts_of,
 )
 from hypothesis import given, settings
@@ -24,16 +25,13 @@ from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking
 from adaptive_eval.core.types import Ask, Cause, Lost, Outcome, Reason, SetAside, Verdict
 
-seeds = st.integers(0, 2**20)
-
 
 @settings(max_examples=examples(80), deadline=None)
 @given(plans(), seeds, st.data())
 def test_models_set_aside_at_any_moment_never_stall_the_run(plan: Plan, seed: int, data: st.DataObject) -> None:
     models = data.draw(st.lists(st.integers(0, plan.bench.models - 1), min_size=1))
     moments = data.draw(st.lists(st.integers(0, 40), min_size=len(models), max_size=len(models)))
-    answers = Answers(plan, seed)
-    shell = Shell(plan, answers, np.random.default_rng(seed))
+    shell = Shell(plan, Answers(plan, seed), np.random.default_rng(seed))
     controller = shell.controller
     for step in range(max(moments) + 1):
         controller.tell(SetAside(model, "gone") for model, when in zip(models, moments, strict=True) if when == step)
@@ -51,9 +49,7 @@ def test_models_set_aside_at_any_moment_never_stall_the_run(plan: Plan, seed: in
 
 @settings(max_examples=examples(40), deadline=None)
 @given(plans(capped=False), seeds, st.integers(0, 4), st.data())
-def test_setting_aside_at_the_same_look_has_the_same_effect(
-    plan: Plan, seed: int, after: int, data: st.DataObject
-) -> None:
+def test_setting_aside_at_one_look_has_one_effect(plan: Plan, seed: int, after: int, data: st.DataObject) -> None:
     """Later decisions depend on when the model was set aside, not on which of its outcomes had arrived by then."""
     dropped = data.draw(st.integers(0, plan.bench.models - 1))
     answers = Answers(plan, seed)
@@ -83,8 +79,7 @@ def test_everyone_set_aside_before_the_first_round(rule: object, data: st.DataOb
     assert {pair.verdict for pair in looks[0].comparisons} == {Verdict.BLOCKED}
     assert np.isnan(looks[0].scores).all()
     assert looks[0].tiers == (1, 1, 1)
-    result = result_of(controller)
-    assert result.trials == 0
+    assert result_of(controller).trials == 0
 
 
 def test_rounds_that_ran_ahead_of_models_set_aside_are_no_looks() -> None:
@@ -113,12 +108,7 @@ OUT_OF_REACH, BLOCKED = Verdict.OUT_OF_REACH, Verdict.BLOCKED
 @pytest.mark.parametrize(
     ("objective", "gone", "verdicts", "trials"),
     [
-        (
-            Ranking(),
-            1,
-            {(3, 2): OUT_OF_REACH, (2, 0): OUT_OF_REACH, (2, 1): BLOCKED, (1, 0): BLOCKED},
-            [18, 6, 18, 18],
-        ),
+        (Ranking(), 1, {(3, 2): OUT_OF_REACH, (2, 0): OUT_OF_REACH, (2, 1): BLOCKED, (1, 0): BLOCKED}, [18, 6, 18, 18]),
         (Best(), 3, {(2, 1): OUT_OF_REACH, (2, 0): OUT_OF_REACH, (3, 2): BLOCKED}, [18, 18, 18, 6]),
         (Baseline(0), 0, {(3, 0): BLOCKED, (2, 0): BLOCKED, (1, 0): BLOCKED}, [6, 9, 9, 9]),
     ],

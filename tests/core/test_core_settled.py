@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 import pytest
-from core_runs import result_of
+from core_runs import BINARY, result_of
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Ask, Controller, Judging, Look, Outcome, Plan, Reason, Uniform, UnresolvedPairs, Verdict
@@ -17,7 +17,6 @@ from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Cost
 from adaptive_eval.study.drive import drive
 
-BINARY = np.array([0.0, 1.0])
 SKILLS = np.array([0.9, 0.72, 0.68, 0.5, 0.47, 0.2])
 PACES = (Pace(), Pace(lookahead=2), Pace(share=0.5))
 
@@ -61,15 +60,11 @@ def test_a_model_no_longer_needed_is_never_needed_again(objective: Objective, pa
 
 
 def test_distant_models_settle_early_unless_the_policy_may_still_ask_them() -> None:
-    plan = plan_of(policy=UnresolvedPairs())
-    needed = looks_wanted(plan, 1)
+    needed = looks_wanted(plan_of(policy=UnresolvedPairs()), 1)
     half = needed[len(needed) // 2]
     assert not half[-1], "the last one is far from all others"
     assert half.any()
-    for changed in (
-        plan_of(policy=Uniform()),
-        plan_of(judging=Judging(latch=False, futility=None)),
-    ):
+    for changed in (plan_of(policy=Uniform()), plan_of(judging=Judging(latch=False, futility=None))):
         assert all(mask.all() for mask in looks_wanted(changed, 1))
 
 
@@ -108,9 +103,7 @@ def test_no_look_is_taken_before_awaited_outcomes_arrive(pace: Pace) -> None:
         held_back += [ask for ask in requested if ask.model == late]
         answered = [ask for ask in requested if ask.model != late]
         right = rng.random(len(answered)) < SKILLS[[ask.model for ask in answered]]
-        looks = controller.tell(
-            Outcome(*ask[:3], category) for ask, category in zip(answered, right.tolist(), strict=True)
-        )
+        looks = controller.tell(Outcome(*ask[:3], grade) for ask, grade in zip(answered, right.tolist(), strict=True))
         assert not (awaited and looks)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, play, restore, result_of, straight
+from core_runs import BINARY, Answers, Shell, after, exact, play, restore, result_of, straight
 
 from adaptive_eval.core import Bench, Budget, Controller, Optimal, Pace, Plan, Ranking, Trials, Uniform
 from adaptive_eval.core.judge import Judging, rule_shared_among
@@ -15,7 +15,6 @@ from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.stages import JoinedRule, StageBefore
 from adaptive_eval.core.types import Ask, Cause, Cost, Outcome, Reason, SetAside, Verdict
 
-BINARY = np.array([0.0, 1.0])
 QUESTIONS = 12
 PACES = (Pace(), Pace(2), Pace(share=0.5), Pace(lookahead=3, opening=6, dedicated_servers=True))
 
@@ -243,11 +242,9 @@ def test_a_budget_that_is_raised_changes_no_look_and_the_run_goes_on() -> None:
 
 
 def test_another_confidence_rejudges_calls_and_keeps_earlier_looks() -> None:
-    answers = Named((0, 1, 2), gap=0.12)
-    before = straight(plan(3, rule=Sequential(0.9, start=4 / 24)), answers)
+    before = straight(plan(3, rule=Sequential(0.9, start=4 / 24)), Named((0, 1, 2), gap=0.12))
     assert any(calls(before).values())
-    strict = plan(3, rule=Sequential(0.999999, start=4 / 24))
-    run = Controller(after(before, strict, stands=False))
+    run = Controller(after(before, plan(3, rule=Sequential(0.999999, start=4 / 24)), stands=False))
     assert exact(run.looks[: run.first_look]) == exact(before.looks)
     assert not any(calls(run).values()) and trials_of(run, range(3)) == trials_of(before, range(3))
 
@@ -275,14 +272,12 @@ def test_a_rule_that_gives_up_goes_on_unchanged_for_earlier_pairs_and_judges_new
 
 def test_another_pace_leaves_each_pair_the_error_that_it_has() -> None:
     """Looks may be further apart than the rule was computed for: the remaining error is spent at any looks."""
-    answers = Named((0, 1, 2), gap=0.03)
-    before = straight(plan(3), answers, looks=4)
+    before = straight(plan(3), Named((0, 1, 2), gap=0.03), looks=4)
     wide = Controller(after(before, plan(3, Pace(share=0.7))))
     rule, pair = wide.taker.rule, before.taker.rule
     assert is_giving_up(pair) and not is_giving_up(rule) and not wide.extensions
     assert before.last_look is not None
-    evidence = before.last_look.evidence
-    assert np.all(rule.error_left <= pair.chance_left(evidence) + pair.reserve)
+    assert np.all(rule.error_left <= pair.chance_left(before.last_look.evidence) + pair.reserve)
     same = Controller(after(before, plan(3, policy=Uniform())))
     assert same.taker.rule is pair, "a built-in policy keeps the spacing"
 
@@ -330,8 +325,7 @@ def false_calls_of_returned(runs: int, rule: Optimal | Sequential, p: np.ndarray
     """How often a model is called better or worse than an exact copy, once it has come back to the run."""
     called, three = 0, Plan(Bench(3, len(p), BINARY), rule=rule, trials=Trials(min=4, max=20))
     for seed in range(runs):
-        rng = np.random.default_rng(seed)
-        table = rng.random((3, len(p), 40)) < p[:, None]
+        table = np.random.default_rng(seed).random((3, len(p), 40)) < p[:, None]
         before = play(Controller(three), table)
         two = Plan(Bench(2, len(p), BINARY), rule=rule, trials=Trials(min=4, max=20))
         without = play(Controller(after(before, two, (0, 1))), table)

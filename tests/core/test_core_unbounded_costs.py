@@ -7,16 +7,13 @@ from itertools import count
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, exact, never_called, plans, straight
+from core_runs import BINARY, Answers, Shell, exact, never_called, plans, seeds, straight
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from thoroughness import examples, first_of
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Outcome, Plan, Reason, SetAside, Trials
 from adaptive_eval.core.account import RESERVE_FACTOR
-
-seeds = st.integers(0, 2**20)
-BINARY = np.array([0.0, 1.0])
 
 
 class Varied(Answers):
@@ -181,8 +178,7 @@ def test_answers_that_cost_no_tokens_are_measured_by_their_usd() -> None:
 
 def test_a_run_short_before_its_first_look_names_a_cap_for_the_whole_round() -> None:
     bench = Bench(2, 5, BINARY, worst_cost=(Cost(0, math.inf, 0.0),) * 2)
-    plan = Plan(bench, trials=Trials(min=4, max=8), budget=Budget(tokens=100))
-    controller = Controller(plan)
+    controller = Controller(Plan(bench, trials=Trials(min=4, max=8), budget=Budget(tokens=100)))
     first, *_ = controller.ask(slots=64)
     controller.tell([Outcome(first.model, first.question, first.trial, 1, Cost(150, 0.0, 0.0))])
     assert controller.finished is Reason.BUDGET

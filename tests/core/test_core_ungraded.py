@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from core_runs import Answers, Faulty, after, plans, play, result_of, standing_of, straight, verdicts_of
+from core_runs import BINARY, Answers, Faulty, after, plans, play, result_of, seeds, standing_of, straight, verdicts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ from adaptive_eval.core.tally import extreme_counts, why_unjudgeable
 from adaptive_eval.core.types import Ask, Cause, Outcome, Reason, Verdict
 from adaptive_eval.graders.types import FLAGS
 
-seeds = st.integers(0, 2**20)
 Table = Sequence[Sequence[Sequence[int | None]]]
 
 
@@ -170,9 +169,7 @@ def test_time_outs_and_ungraded_answers_bound_a_score_alike(ungraded: list[int],
 
 @pytest.mark.parametrize("kind", INCOMPLETE)
 @pytest.mark.parametrize("named", [False, True])
-def test_incomplete_answers_block_a_call_that_they_could_reverse_unless_the_rubric_names_them(
-    kind: AnswerKind, named: bool
-) -> None:
+def test_incomplete_answers_block_calls_they_could_turn_unless_rubrics_name_them(kind: AnswerKind, named: bool) -> None:
     unsure = {"unsure": UnsureGrades(int(INCOMPLETE & ~kind if named else INCOMPLETE), 1)}
     right = {0: 30, 1: 22, 2: 0}
     controller = told(
@@ -200,7 +197,6 @@ def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
 
 
 CUT = int(AnswerKind.TRUNCATED)
-BINARY = np.array([0.0, 1.0])
 one_look_with_cuts = partial(one_look, unsure=UnsureGrades(CUT, 1))
 REVERSED = np.array([1.0, 0.0])
 """The share of wrong answers; category 0 is wrong, as in BINARY."""
@@ -260,8 +256,7 @@ def test_the_best_model_is_not_called_worse_when_its_answers_are_incomplete(kind
 
 
 @pytest.mark.parametrize(
-    ("cut", "of", "alarmed"),
-    [(2, 8, False), (3, 8, True), (4, 40, False), (5, 40, True), (40, 40, True)],
+    ("cut", "of", "alarmed"), [(2, 8, False), (3, 8, True), (4, 40, False), (5, 40, True), (40, 40, True)]
 )
 def test_more_than_a_tenth_of_cut_answers_ends_the_run(cut: int, of: int, alarmed: bool) -> None:
     plan = one_look_with_cuts(99.0, trials=of, questions=1)
@@ -322,9 +317,7 @@ def test_a_cut_answer_between_the_best_and_the_worst_category_could_be_in_either
 @pytest.mark.parametrize(
     ("share", "verdict"), [(1.1, Verdict.RESOLVED), (0.9, Verdict.BLOCKED), (0.5, Verdict.OUT_OF_REACH)]
 )
-def test_a_score_is_precise_only_if_unknown_grades_could_not_move_it_too_far(
-    kind: int | None, share: float, verdict: Verdict
-) -> None:
+def test_a_score_is_precise_if_unknown_grades_cannot_move_it(kind: int | None, share: float, verdict: Verdict) -> None:
     """Model 0 has 4 unknown grades of 80; `share` is that of the half-width that holds whatever they are."""
 
     def grade(ask: Ask) -> int | None | tuple[int, int]:

@@ -322,8 +322,7 @@ CHOICE = st.dictionaries(st.sampled_from(NAMES), JSON | st.dictionaries(st.sampl
 
 @given(
     payload=st.fixed_dictionaries(
-        {"choices": st.lists(CHOICE, max_size=3)},
-        optional={"usage": JSON, "prompt_logprobs": JSON, "timings": JSON},
+        {"choices": st.lists(CHOICE, max_size=3)}, optional={"usage": JSON, "prompt_logprobs": JSON, "timings": JSON}
     ),
     api=st.sampled_from(["chat", "completions"]),
 )
@@ -374,5 +373,4 @@ def test_cached_tokens_count_as_part_of_a_plausible_prompt_alone(usage: dict[str
     ],
 )
 def test_bits_are_of_the_tokens_that_say_something(values: list[object], mean: float | None) -> None:
-    bits = mean_bits(values)
-    assert bits == (None if mean is None else pytest.approx(mean / 0.6931471805599453))
+    assert mean_bits(values) == (None if mean is None else pytest.approx(mean / 0.6931471805599453))

@@ -98,9 +98,7 @@ async def test_an_unknown_finish_reason_of_all_is_named_at_once(
 
 
 @pytest.mark.parametrize(("reason", "client", "stream"), in_turns(["preempted", ""], EACH_CLIENT, [False, True]))
-async def test_a_rare_unknown_finish_reason_costs_one_answer(
-    served: Served, client: str, stream: bool, reason: str
-) -> None:
+async def test_rare_finish_reasons_cost_one_answer(served: Served, client: str, stream: bool, reason: str) -> None:
     """The first answer and another one end so once, a third at every attempt."""
     odd = {0: 1, 7: 1, 11: 1000}
 

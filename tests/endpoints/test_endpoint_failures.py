@@ -218,9 +218,7 @@ async def test_a_request_waits_for_capacity_whatever_its_attempts(served: Served
     assert all(replica.healthy for replica in model.stats.replicas)
 
 
-async def test_pauses_of_a_full_tier_grow(
-    endpoint: Opener, waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pauses_of_full_tiers_grow(endpoint: Opener, waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.uniform", lambda low, high: high)
     settings = EndpointSettings(backoff=0.01, longest_backoff=0.02, longest_wait=0.1)
     async with raw_server(full(6)) as server:
@@ -250,9 +248,7 @@ async def slowly(asked: Exchange) -> None:
 
 
 @pytest.mark.parametrize("error", OUT, ids=["process", "machine"])
-async def test_a_passing_shortage_costs_no_answer(
-    served: Served, monkeypatch: pytest.MonkeyPatch, error: OSError
-) -> None:
+async def test_passing_shortages_cost_nothing(served: Served, monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
     """No request finds a file for a while; the model has never answered."""
     loop, tries = asyncio.get_running_loop(), [0]
     connect = loop.create_connection
@@ -338,8 +334,7 @@ async def test_one_that_has_answered_gets_more_time(endpoint: Opener, served: Se
 async def test_a_request_that_is_refused_alone_fails_and_others_go_on(served: Served) -> None:
     async with served(refusing(lambda asked: asked.body["seed"] == 7, 422), in_flight=4) as (server, model):
         assert [*await refused(model, 60), *await refused(model, 6)] == [7]
-    counts = Counter(asked.body["seed"] for asked in server.seen)
-    assert counts[7] == LATER
+    assert Counter(asked.body["seed"] for asked in server.seen)[7] == LATER
 
 
 async def test_a_replica_that_refuses_everything_is_left_alone_until_it_does_not(endpoint: Opener) -> None:

@@ -112,9 +112,7 @@ async def test_a_slow_server_keeps_its_requests_where_nobody_else_can(endpoint: 
     assert model.stats.errors == {} and model.stats.lost == 0
 
 
-async def test_what_a_silent_server_kept_goes_to_another(
-    endpoint: Opener, short_probes: None, unused_tcp_port: int
-) -> None:
+async def test_what_silent_ones_kept_goes_elsewhere(endpoint: Opener, short_probes: None, unused_tcp_port: int) -> None:
     async with Starved().server() as silent, SimulatedServer(WORLD, port=unused_tcp_port) as other:
         model = endpoint(silent.base_url, other.base_url, timeout=1800.0, retry_for=300.0)
         await other.die()
@@ -148,9 +146,7 @@ async def test_answers_are_signs_of_life_where_no_health_check_is(served: Served
 
 
 @pytest.mark.slow
-async def test_a_request_ended_once_gets_twice_as_many_probes(
-    endpoint: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_requests_ended_once_get_twice_as_many_probes(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two servers on a starved machine, one speaks while the other one is silent."""
     silences: list[str] = []
 

@@ -203,9 +203,7 @@ def test_nothing_is_late_because_this_process_did_not_run(more: float, timeout: 
         pytest.param(lambda seed, attempt: inf if attempt < 2 else SECONDS, {}, 3, id="two hang"),
     ],
 )
-def test_each_cancelled_request_is_lost_once_and_the_next_may_take_longer(
-    times: Times, options: dict[str, Any], sent: int
-) -> None:
+def test_a_cancelled_request_is_lost_once_and_the_next_longer(times: Times, options: dict[str, Any], sent: int) -> None:
     """So a long answer comes within the time limit."""
 
     async def test(asked: Asked) -> None:
@@ -300,8 +298,7 @@ def test_few_answers_are_of_requests_that_were_late_by_age_and_the_user_is_told(
     async def test(asked: Asked) -> None:
         asking = [asyncio.create_task(asked.answer(seed)) for seed in range(KNOWN, KNOWN + 7)]
         await asyncio.sleep(300.0)
-        done = [task.result() for task in asking if task.done()]
-        assert len(done) == DEFAULT.late_free + 1
+        assert len([task.result() for task in asking if task.done()]) == DEFAULT.late_free + 1
         assert [notice.kind for notice in asked.model.stats.notices] == ["sent_again", "many_late"]
         for task in asking:
             task.cancel()
@@ -429,9 +426,7 @@ async def test_a_stream_that_stops_while_others_speak_is_asked_again(served: Ser
 
 
 @pytest.mark.parametrize(("silent", "attempts"), [(True, 1), (False, 2)])
-async def test_time_in_which_its_server_shows_no_sign_of_life_makes_no_request_late(
-    endpoint: Opener, silent: bool, attempts: int
-) -> None:
+async def test_time_in_which_a_server_is_silent_makes_none_late(endpoint: Opener, silent: bool, attempts: int) -> None:
     """As of a machine that stood still: neither others nor the health check heard of it. Of one that answers
     health checks meanwhile, a request that hangs is sent again."""
     awake = asyncio.Event()
@@ -479,9 +474,7 @@ async def test_it_is_known_how_long_the_oldest_attempt_has_been_waited_for(serve
 
 
 @pytest.mark.parametrize(("breaks", "streamed"), [(False, [True, True, False, False, False]), (True, None)])
-async def test_a_server_whose_streams_are_refused_or_break_is_asked_without(
-    served: Served, breaks: bool, streamed: list[bool] | None
-) -> None:
+async def test_where_streams_break_none_is_asked_for(served: Served, breaks: bool, streamed: list[bool] | None) -> None:
     async def script(asked: Exchange) -> None:
         if "stream" not in asked.body:
             await asked.answer("42")

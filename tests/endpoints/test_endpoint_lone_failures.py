@@ -154,9 +154,7 @@ async def test_under_caps_that_are_reached_nothing_more_is_asked(served: Served)
     [(False, None), (True, None), (True, Leave())],
     ids=["never answered", "answered before", "under caps"],
 )
-async def test_who_fails_everything_loses_the_model(
-    served: Served, answered_before: bool, leave: RetryGate | None
-) -> None:
+async def test_who_fails_all_loses_the_model(served: Served, answered_before: bool, leave: RetryGate | None) -> None:
     fails = replying(WORDS, status=500)
     async with served(first(1, answer, fails) if answered_before else fails, max_tokens=500) as (_, model):
         if answered_before:

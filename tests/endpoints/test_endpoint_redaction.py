@@ -65,8 +65,7 @@ def test_an_error_that_is_no_json_shows_no_part_of_a_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "client"),
-    in_turns(["no json", "no http", "chunk", "header", "redirect", "finish", "retry"], EACH_CLIENT),
+    ("kind", "client"), in_turns(["no json", "no http", "chunk", "header", "redirect", "finish", "retry"], EACH_CLIENT)
 )
 async def test_no_answer_of_a_server_shows_half_a_key(served: Served, kind: str, client: str) -> None:
     async def echo(asked: Exchange) -> None:

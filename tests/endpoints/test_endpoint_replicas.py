@@ -106,7 +106,7 @@ NO_ROOM = [kind for kind in FailureKind if HANDLING[kind].halves_window]
 
 
 @pytest.mark.parametrize("kind", NO_ROOM)
-def test_a_window_is_halved_once_for_all_that_was_on_its_way(kind: FailureKind) -> None:
+def test_a_window_is_halved_once_for_all_on_its_way_and_not_again_without_answers(kind: FailureKind) -> None:
     replica = new()
     replica.on_failure(kind, sent_at=1.0, now=2.0)
     replica.on_answer(sent_at=1.0, now=2.1)
@@ -118,10 +118,6 @@ def test_a_window_is_halved_once_for_all_that_was_on_its_way(kind: FailureKind) 
         replica.on_answer(moment, moment)
         replica.on_failure(kind, moment, moment + 0.5)
     assert replica.window == 1
-
-
-@pytest.mark.parametrize("kind", NO_ROOM)
-def test_a_server_that_answers_nothing_is_not_sent_ever_less(kind: FailureKind) -> None:
     replica = new()
     replica.on_answer(0.0, 0.5)
     for moment in range(1, 60):

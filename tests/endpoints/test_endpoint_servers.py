@@ -67,10 +67,7 @@ async def test_a_replica_that_serves_another_model_is_set_aside_until_it_serves_
     async def listed(asked: Exchange) -> None:
         await asked.reply(200, {"data": served})
 
-    async with (
-        raw_server(naming("m")) as right,
-        raw_server(naming("other"), pages={"/v1/models": listed}) as wrong,
-    ):
+    async with raw_server(naming("m")) as right, raw_server(naming("other"), pages={"/v1/models": listed}) as wrong:
         model = endpoint(right.base_url, wrong.base_url, in_flight=4)
         await ask(model, 40)
         assert [replica.healthy for replica in model.stats.replicas] == [True, False]

@@ -51,7 +51,7 @@ def test_the_ranking_is_that_of_the_true_scores(ranked: tuple[Finished, dict[str
     assert len(run.records) < len(MODELS) * 30 * 80 / 4
 
 
-def test_tokens_are_those_of_the_servers_own_counters(ranked: tuple[Finished, dict[str, float]]) -> None:
+def test_tokens_are_those_that_servers_count(ranked: tuple[Finished, dict[str, float]]) -> None:
     run, counted = ranked
     prompt, completion = run.tokens()
     assert counted["vllm:prompt_tokens_total"] == prompt

@@ -106,9 +106,7 @@ def by_id() -> dict[str, Problem]:
 # -- a judge -----------------------------------------------------------------------------------------------------------
 
 
-def test_verdicts_come_in_the_form_that_the_grammar_sees_to(
-    answering: Server, judging: Server, workplace: Workplace
-) -> None:
+def test_verdicts_have_the_form_of_the_grammar(answering: Server, judging: Server, workplace: Workplace) -> None:
     """JSON by a schema: every reply that ends is a verdict; one that is cut off is none, and is counted."""
     before = counters(judging)
     finished = run(
@@ -135,9 +133,7 @@ def test_a_verdict_that_cannot_be_read_is_no_grade(answering: Server, judging: S
     assert judged and all("gave no verdict" in str(record.grader_error) for record in judged)
 
 
-def test_votes_and_levels_of_several_criteria_are_those_of_the_schema(
-    answering: Server, judging: Server, workplace: Workplace
-) -> None:
+def test_votes_and_levels_of_criteria_are_of_a_schema(answering: Server, judging: Server, workplace: Workplace) -> None:
     scores = [{"name": "brief", "weight": 0.5}, {"name": "true", "weight": 0.5, "levels": {"bad": 0, "good": 1}}]
     grader = judge(judging, scores=scores, votes=3, sampling={**REPLY, "max_tokens": 256})
     finished = run(workplace, "criteria", settings(answering, grader, trials={"min": 1, "max": 1}))
@@ -148,9 +144,7 @@ def test_votes_and_levels_of_several_criteria_are_those_of_the_schema(
     assert len({record.signals["agreement"] for record in graded}) > 1, "each vote has a seed of its own"
 
 
-def test_a_kill_between_answer_and_verdict_loses_neither(
-    answering: Server, judging: Server, workplace: Workplace
-) -> None:
+def test_a_kill_before_a_verdict_loses_nothing(answering: Server, judging: Server, workplace: Workplace) -> None:
     same = {"concurrency": {"in_flight": 1}, "sampling": {**REPLY, "max_tokens": 512}}
     undisturbed = run(workplace, "undisturbed", settings(answering, judge(judging, **same)))
     disturbed = settings(answering, judge(judging, **same))
@@ -187,9 +181,7 @@ def test_a_cap_holds_by_the_counters_of_both_servers(answering: Server, judging:
 # -- a verifier --------------------------------------------------------------------------------------------------------
 
 
-def test_the_probabilities_of_a_verifier_are_those_of_its_weights(
-    answering: Server, judging: Server, workplace: Workplace
-) -> None:
+def test_a_verifier_says_what_its_weights_say(answering: Server, judging: Server, workplace: Workplace) -> None:
     grader = asked(judging, "verifier", key_grader="exact")
     before = counters(judging)
     finished = run(

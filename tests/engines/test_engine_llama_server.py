@@ -57,9 +57,7 @@ def test_completion_bpt_is_that_of_the_weights(ranked: Finished) -> None:
 
 
 @pytest.mark.parametrize("together", [1, 8])
-def test_tokens_are_those_of_the_servers_own_counters(
-    servers: dict[str, Server], workplace: Workplace, together: int
-) -> None:
+def test_tokens_are_those_that_servers_count(servers: dict[str, Server], workplace: Workplace, together: int) -> None:
     """Also where a usage counts one of eight answers."""
     limits = {"in_flight": 4, "samples_per_request": together}
     before = counters(servers)

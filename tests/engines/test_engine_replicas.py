@@ -58,9 +58,7 @@ def test_prompt_bpt_is_that_of_the_weights(undisturbed: Finished) -> None:
         assert record.answer.prompt_bpt == pytest.approx(expected, abs=BITS)
 
 
-def test_a_replica_whose_worker_is_killed_loses_nothing(
-    servers: list[Server], undisturbed: Finished, workplace: Workplace
-) -> None:
+def test_killed_workers_lose_nothing(servers: list[Server], undisturbed: Finished, workplace: Workplace) -> None:
     """The other one answers meanwhile; this one is started again, and comes back into use."""
     victim = servers[0]
     config = workplace.configure("long", models(servers), trials=TRIALS)
@@ -75,9 +73,7 @@ def test_a_replica_whose_worker_is_killed_loses_nothing(
     assert any(record.answer.attempts > 1 for record in run.records)
 
 
-def test_the_only_server_may_die_and_come_back(
-    servers: list[Server], undisturbed: Finished, workplace: Workplace
-) -> None:
+def test_an_only_server_may_come_back(servers: list[Server], undisturbed: Finished, workplace: Workplace) -> None:
     victim = servers[1]
     config = workplace.configure("long", models([victim]), trials=TRIALS)
     process = workplace.start(config)

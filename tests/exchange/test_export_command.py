@@ -24,8 +24,7 @@ def test_an_export_is_not_replaced_without_force(tmp_path: Path, form: str) -> N
     first = typed("export", directory, "--format", form, code=0)
     path = Path(first.output.splitlines()[0].partition(":")[0])
     assert path.parent == directory and "11 trials of 2 models" in first.output
-    again = typed("export", directory, "--format", form, code=2)
-    assert "already exists; replace it with --force" in again.stderr
+    assert "already exists; replace it with --force" in typed("export", directory, "--format", form, code=2).stderr
     typed("export", directory, "--format", form, "--force", code=0)
     assert not [file for file in directory.iterdir() if "draft" in file.name]
 
@@ -86,8 +85,7 @@ def test_a_run_goes_on_while_it_is_exported(site: Site) -> None:
         process = site.start(replace(site, base_url=url).write(concurrency=2, **undecided))
         assert wait_for_trials(site.directory(), 150, process)
         for form in EXPORTS:
-            exported = export(site.directory(), form, output=site.folder / form)
-            assert exported.trials >= 150
+            assert export(site.directory(), form, output=site.folder / form).trials >= 150
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         gated.open()

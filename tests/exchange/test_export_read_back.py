@@ -100,17 +100,14 @@ def test_a_request_that_was_never_answered_comes_back_as_such(tmp_path: Path, fo
         for trial in ragged()
     ]
     directory = make_run(tmp_path, failed)
-    path = export(directory, form).path
-    done = taken(path, "--to", tmp_path / "imported", "--finished")
+    done = taken(export(directory, form).path, "--to", tmp_path / "imported", "--finished")
     assert "missing" not in done.output, done.output
     assert outcomes(tmp_path / "imported") == outcomes(directory)
     assert "bob: of 6 answers 1 never came, since every attempt at them failed" in done.output
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "npz", "parquet"])
-def test_an_export_of_the_next_day_is_the_same_file(
-    run: Path, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exports_of_other_days_are_alike(run: Path, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first = export(run, form, tmp_path / "first").path
     monkeypatch.setattr("time.time", lambda: time() + 86_400.0)
     assert export(run, form, tmp_path / "again").path.read_bytes() == first.read_bytes()

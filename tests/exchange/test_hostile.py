@@ -210,9 +210,7 @@ def amiss(value: object) -> Iterator[Any]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data(), value=JSON)
-def test_anything_in_any_place_of_a_record_is_imported_or_named(
-    tmp_path: Path, data: st.DataObject, value: object
-) -> None:
+def test_anything_anywhere_in_a_record_is_imported_or_named(tmp_path: Path, data: st.DataObject, value: object) -> None:
     """No value makes an import fail in another way than by a message."""
     form = data.draw(st.sampled_from(sorted(RECORDS)))
     record = copy.deepcopy(RECORDS[form])

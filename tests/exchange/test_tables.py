@@ -185,9 +185,7 @@ def test_names_and_ids_are_those_of_the_configuration(config: Path, tmp_path: Pa
     assert "--leave-out names y, but there is no such model or question" in mistyped
 
 
-def test_the_configuration_that_is_written_is_the_one_that_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_configuration_that_is_written_is_that_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         {"model": model, "question": key, "category": 1, "prompt": f"${{HOME}} {key} é\u0085?", "answer": "no"}
         for model in ("org/${a}: x", "1e5", "1e5 ", "1e5.", "1e5-", "é\U0001f600") for key in ("yes", "2")
@@ -282,9 +280,7 @@ def test_other_numbers_of_trials_are_told(tmp_path: Path) -> None:
         ({"score": 1, "correct": ""}, None),
     ],
 )
-def test_columns_that_contradict_each_other_are_refused(
-    tmp_path: Path, columns: dict[str, object], problem: str | None
-) -> None:
+def test_columns_that_contradict_are_refused(tmp_path: Path, columns: dict[str, object], problem: str | None) -> None:
     path = tmp_path / "t.csv"
     path.write_text(as_csv([{"model": "a", "question": "q", **columns}]))
     if problem is None:

@@ -185,9 +185,7 @@ def test_every_sum_is_a_category_that_is_worth_it(drawn: list[tuple[float, list[
     rubric, judge = open_rubric(score_rubric(criteria)), Judge(server=SERVER, scores=tuple(criteria))
     possible = []
     for chosen in product(*(criterion.sorted_levels for criterion in criteria)):
-        truth = sum(
-            criterion.weight * criterion.levels[level] for criterion, level in zip(criteria, chosen, strict=True)
-        )
+        truth = sum(one.weight * one.levels[level] for one, level in zip(criteria, chosen, strict=True))
         possible.append(truth)
         assert rubric.weights[rubric.category(judge.make_signals(chosen))] == pytest.approx(truth, abs=1e-8)
     assert possible_scores(criteria)[0] == pytest.approx(min(possible), abs=1e-8)

@@ -92,29 +92,19 @@ def test_time_grows_with_an_answer_and_not_with_its_square(name: str, kind: str)
 
 
 @names
-def test_a_grader_travels_to_a_worker(name: str) -> None:
+def test_a_grader_travels_to_a_worker_and_leaves_alone_what_an_answer_names(name: str) -> None:
     grader, case = GRADER[name], CASES[name]
     grader.grade(case.right, case.question)
     assert pickle.loads(pickle.dumps((grader, case.question))) == (grader, case.question)
-
-
-@names
-def test_a_grader_leaves_alone_what_an_answer_names(name: str) -> None:
-    grader, case = GRADER[name], CASES[name]
     check_reach(lambda text: grader.grade(text, case.question), case.right, name)
 
 
 @pytest.mark.parametrize("name", [name for name in GRADERS if name != "python"])
-def test_thoughts_are_not_the_answer(name: str) -> None:
+def test_thoughts_are_not_the_answer_and_a_key_is_needed(name: str) -> None:
     grader, case = GRADER[name], CASES[name]
     assert grader.grade(f"<think>{case.wrong}</think>{case.right}", case.question).signals["is_correct"] is True
     assert grader.grade(f"{case.right}</think>{case.wrong}", case.question).signals["is_correct"] is False
     assert grader.grade(f"<think>{case.right}", case.question).signals["is_correct"] is False
-
-
-@pytest.mark.parametrize("name", [name for name in GRADERS if name != "python"])
-def test_a_question_without_a_key_cannot_be_graded(name: str) -> None:
-    grader, case = GRADER[name], CASES[name]
     assert grader.key_problem(case.question) is None
     assert grader.key_problem(Question("q", "?", " ")) is not None
 

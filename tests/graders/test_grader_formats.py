@@ -278,9 +278,7 @@ def test_the_key_may_be_a_letter_or_a_choice(key: str) -> None:
         ("index", ("4", "-1", "C", "1.0", "²"), "an index from 0 to 3"),
     ],
 )
-def test_other_keys_are_reported_before_a_run(
-    kind: Literal["letter", "index"], keys: tuple[str, ...], needs: str
-) -> None:
+def test_other_keys_are_told_before_a_run(kind: Literal["letter", "index"], keys: tuple[str, ...], needs: str) -> None:
     for key in keys:
         problem = Choice(key=kind).key_problem(Question("q", "?", key, CITIES.choices))
         assert problem is not None and problem.startswith(f"needs {needs} as its answer"), key

@@ -151,12 +151,7 @@ class TestTraps:
         assert grade(answer, key) == (False, method)
 
     @pytest.mark.parametrize(
-        ("answer", "key"),
-        [
-            ("{" * 400 + "1" + "}" * 400, "2"),
-            ("x+" * 2000 + "1", "2"),
-            ("(" * 400 + ")" * 400, "2"),
-        ],
+        ("answer", "key"), [("{" * 400 + "1" + "}" * 400, "2"), ("x+" * 2000 + "1", "2"), ("(" * 400 + ")" * 400, "2")]
     )
     def test_nothing_is_computed_that_cannot_matter(self, answer: str, key: str) -> None:
         start = time.process_time()

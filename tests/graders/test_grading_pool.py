@@ -148,9 +148,7 @@ async def test_a_worker_that_nothing_interrupts_is_killed_and_only_its_answer_is
             await until(holds.exists)
             holds.unlink()
             let_pass(HANGS + KILL_GRACE)
-        assert [str(error) for error in await held] == [
-            f"the grader was silent for {HANGS + KILL_GRACE:g} s and was killed"
-        ]
+        assert [*map(str, await held)] == [f"the grader was silent for {HANGS + KILL_GRACE:g} s and was killed"]
         assert [result.category for result in await others] == [0] * 5
         assert (await grade("pid")).extracted != before
 

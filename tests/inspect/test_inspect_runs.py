@@ -70,8 +70,7 @@ CALLS = {"judged": 2, "agent": 2, "turns": 3}
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [pytest.param(kind, marks=pytest.mark.slow if kind in SOONER else pytest.mark.release) for kind in KINDS],
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in SOONER else pytest.mark.release) for kind in KINDS]
 )
 def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: str) -> None:
     ended = done(site, write(site, kind, benchmark=KINDS[kind]))
@@ -183,9 +182,7 @@ def test_a_sample_that_always_fails_costs_no_model_at_a_later_start_where_it_is_
 
 
 @pytest.mark.slow
-def test_an_unreachable_provider_is_reported_while_inspect_repeats_requests(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreachable_providers_are_told_while_inspect_repeats(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inspect repeats them for hours, and a run said nothing."""
 
     def told(*what: object) -> OnlyFailures:
@@ -207,8 +204,7 @@ def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(
     assert unnamed.exit_code == ExitCode.CONFIGURATION
     assert "benchmark.scorer must name one of the task's scorers: exact, of_attempt" in unnamed.output
     named = {"scorer": "of_attempt.whole"}
-    config = write(site, "partial", benchmark=named, rubric={"categories": half})
-    done(site, config)
+    done(site, write(site, "partial", benchmark=named, rubric={"categories": half}))
     assert {record.answer.attempts for record in stored(site)} == {2}
     assert all(record.category == (0 if expected(record) else 1) for record in stored(site))
     refused = run(site, write(site, "partial", "binary", benchmark=named, models=scripted("p1", "p2")))
@@ -289,9 +285,7 @@ async def test_a_process_that_has_ended_is_sent_no_signal(tmp_path: Path, monkey
 
 
 @pytest.mark.slow
-async def test_a_request_to_a_task_that_has_just_failed_does_not_end_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_requests_to_a_task_that_has_just_failed_do_not_end_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was on its way when the task said so."""
     from adaptive_eval.inspect import worker
 
@@ -370,9 +364,7 @@ def run_through_kills(site: Site, config: Path, gated: GatedServer, kills: int) 
 
 
 @pytest.mark.parametrize("kills", sizes(2, 10))
-def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
-    site: Site, monkeypatch: pytest.MonkeyPatch, kills: int
-) -> None:
+def test_kills_and_failures_change_and_lose_nothing(site: Site, monkeypatch: pytest.MonkeyPatch, kills: int) -> None:
     min_trials = 2 * kills  # 48 trials or more for each kill, while 36 answers are given
     with serving(gated := GatedServer(small_world(), 36, faults=FAILING)) as url:
         monkeypatch.setenv("SIM_BASE_URL", url)
@@ -503,9 +495,7 @@ def test_what_a_task_lacks_is_reported_with_its_benchmark(site: Site, code: dict
 
 
 @pytest.mark.slow
-def test_the_next_start_clears_away_the_sandboxes_of_one_that_was_killed(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_start_clears_away_sandboxes_of_a_killed_one(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     (place := site.folder / "t").mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr("tempfile.tempdir", None)
@@ -524,9 +514,7 @@ def test_the_next_start_clears_away_the_sandboxes_of_one_that_was_killed(
 
 
 @pytest.mark.slow
-def test_a_signal_waits_for_samples_in_flight_no_longer_than_their_time_limit(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signals_wait_for_samples_in_flight_up_to_their_time_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("adaptive_eval.config.run.ModelConfig.longest_answer", 1.0)
     config, pid_file = write(site, "lingers"), site.folder / "program"
 
@@ -535,8 +523,7 @@ def test_a_signal_waits_for_samples_in_flight_no_longer_than_their_time_limit(
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    interrupting = Thread(target=interrupt, daemon=True)
-    interrupting.start()
+    Thread(target=interrupt, daemon=True).start()
     stopped = run(site, config)
     assert stopped.exit_code == ExitCode.STOPPED and "stopping: waiting for" in stopped.output, stopped.output
     assert has_ended(int(pid_file.read_text()))
@@ -596,8 +583,7 @@ def test_one_command_ranks_models_on_a_task(site: Site, monkeypatch: pytest.Monk
     words = ["run", "tasks.py@exactly", "--model", "best=scripted/p95", "--model", "scripted/p10", "-T", "number=3"]
     words += ["--max-trials", "6", "--budget", "1usd", "--display", "plain", "--price", "scripted/p95=1/2"]
     assert "scripted/p10 has none; add it (" in typed(*words, code=ExitCode.CONFIGURATION).output
-    ended = typed(*words, "--price", "scripted/p10=0/0.5", "--price", "a/judge=3/4")
-    assert ended.exit_code in ENDED, ended.output
+    typed(*words, "--price", "scripted/p10=0/0.5", "--price", "a/judge=3/4", code=ENDED)
     results = site.results("exactly")
     assert [row["name"] for row in results["models"]] == ["best", "scripted/p10"]
     assert 0 < results["cost"]["usd"] <= 1
@@ -697,9 +683,7 @@ PROGRAMS = ("right", "wrong", "ends early", "ends at once", "sleeps", "floods", 
         (["tasks.py@exactly", "--model", "a/a", "--budget", "20"], "must be a number with a unit, as in 20usd"),
     ],
 )
-def test_mistakes_are_reported_with_what_to_do(
-    site: Site, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
-) -> None:
+def test_mistakes_say_what_to_do(site: Site, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str) -> None:
     monkeypatch.chdir(site.folder)
     monkeypatch.delenv(DEFAULT_KEY, raising=False)
     write(site, "exactly")

@@ -16,17 +16,7 @@ from pathlib import Path
 import pytest
 from command_line import typed
 from gated import GatedServer
-from live_runs import (
-    MODELS,
-    EndedRuns,
-    RunOutcome,
-    Site,
-    judge_at,
-    kill,
-    models_at,
-    small_world,
-    wait_for_trials,
-)
+from live_runs import MODELS, EndedRuns, RunOutcome, Site, judge_at, kill, models_at, small_world, wait_for_trials
 from stored_runs import stored_results, stored_trials
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
@@ -136,8 +126,7 @@ def give(directory: Path, *labels: str) -> None:
 def test_labels_change_nothing_in_a_run_and_go_on_after_a_kill_in_the_middle_of_a_line(judged: Path) -> None:
     before = RunOutcome.of(judged)
     give(judged, "correct", "wrong", "correct", "wrong")
-    result = typed("label", judged, "--show")
-    assert result.exit_code == ExitCode.REACHED and "A score is corrected if it has 20 labels" in result.output
+    assert "A score is corrected if it has 20 labels" in typed("label", judged, "--show", code=ExitCode.REACHED).output
     assert RunOutcome.of(judged) == before
     with (judged / LABELS_FILE).open("ab") as file:
         file.write(b'{"model": "ada", "quest')
@@ -148,15 +137,12 @@ def test_labels_change_nothing_in_a_run_and_go_on_after_a_kill_in_the_middle_of_
     assert len(after) == 6 and {at: after[at] for at in stored_labels} == stored_labels
 
 
-def test_one_session_at_a_time_adds_labels_whoever_has_the_run(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_session_at_a_time_adds_labels_whoever_has_a_run(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"model": "ada", "question": "q0", "trial": 0, "label": "wrong"}
     (file := directory.with_name("a.jsonl")).write_text(json.dumps(row))
     arguments = ["label", directory, "--from", file]
     with closing(lock_labels(directory)):
-        refused = typed(*arguments)
-        assert refused.exit_code == ExitCode.FAILED and f"is held by process {os.getpid()} on " in refused.output
+        assert f"is held by process {os.getpid()} on " in typed(*arguments, code=ExitCode.FAILED).output
         assert typed("label", directory, "--show").exit_code == ExitCode.REACHED
     assert typed(*arguments).exit_code == ExitCode.REACHED and len(read_labels(directory)) == 1
     # another process takes the run after `label` has seen that nobody holds it
@@ -243,8 +229,7 @@ def test_a_file_without_labels_is_refused(directory: Path, name: str, text: str 
     file = directory.with_name(name)
     if text is not None:
         file.write_text(text)
-    result = typed("label", directory, "--from", file)
-    assert result.exit_code == ExitCode.CONFIGURATION and message in re.sub(r"\s+", " ", result.output)
+    assert message in re.sub(r"\s+", " ", typed("label", directory, "--from", file, code=ExitCode.CONFIGURATION).output)
     assert not (directory / LABELS_FILE).exists()
 
 
@@ -266,8 +251,7 @@ def test_a_file_may_be_csv_and_a_later_label_counts(directory: Path) -> None:
     table = directory.with_name("labels.csv")
     rows = ["ada,q0,0,correct", "ada,q0,0,wrong", "ada,q1,3,correct", "eve,q1,3,wrong"]
     table.write_text("\n".join(["\ufeffmodel,question,trial,label", *rows]))  # with the mark of a spreadsheet
-    result = typed("label", directory, "--from", table)
-    assert result.exit_code == ExitCode.REACHED, result.output
+    result = typed("label", directory, "--from", table, code=ExitCode.REACHED)
     labels = {at: given.label for at, given in read_labels(directory).items()}
     assert labels == {Labelled("ada", "q0", 0): "wrong", Labelled("ada", "q1", 3): "correct"}
     assert "left out: 1 label of answers that" in result.output and "such as eve, q1, trial 3" in result.output
@@ -318,8 +302,7 @@ def test_outcomes_of_a_prior_have_no_labels_and_do_not_count_beside_them(site: S
     with_prior, without = beside(site.directory()), beside(plain)
     assert with_prior.alone and not without.alone
     assert {model.name: model for model in with_prior.models} == {model.name: model for model in without.models}
-    result = typed("label", site.directory(), "--show")
-    assert "These scores use only the answers of this run" in result.output
+    assert "These scores use only the answers of this run" in typed("label", site.directory(), "--show").output
     document = results(site.directory())
     assert not any(row["prior_depth"] for row in document["models"])
     assert "prior" not in {row["kind"] for row in document["warnings"]}
@@ -370,15 +353,11 @@ def labels_of(directory: Path, number: int | None) -> str:
 def label(directory: Path, text: str) -> str:
     file = directory.parent / "labels.csv"
     file.write_text(text)
-    result = typed("label", directory, "--from", file)
-    assert result.exit_code == ExitCode.REACHED, result.output
-    return result.stdout
+    return typed("label", directory, "--from", file, code=ExitCode.REACHED).stdout
 
 
 def report(directory: Path, kind: str) -> str:
-    result = typed("report", directory, "--format", kind, "-o", "-")
-    assert result.exit_code == ExitCode.REACHED, result.output
-    return result.stdout
+    return typed("report", directory, "--format", kind, "-o", "-", code=ExitCode.REACHED).stdout
 
 
 def results(directory: Path) -> dict:  # type: ignore[type-arg]
@@ -408,9 +387,7 @@ def lenient_run(site: Site, ended_runs: EndedRuns, lenient_url: str) -> Path:
 
 
 @pytest.mark.slow
-def test_every_display_follows_labels_that_turn_a_ranking_round(
-    site: Site, lenient_run: Path, lenient_url: str
-) -> None:
+def test_displays_follow_labels_that_turn_a_ranking_round(site: Site, lenient_run: Path, lenient_url: str) -> None:
     assert all(line.startswith(WRONG) for line in headlines(lenient_run).values())
     shown = label(lenient_run, labels_of(lenient_run, 25))
     assert re.search(r"  -?\d+\.\d points \(-?\d+\.\d to -?\d+\.\d\)  undecided by labels  ", shown)
@@ -449,8 +426,7 @@ def test_a_gate_follows_labels(site: Site, ended_runs: EndedRuns, lenient_url: s
     label(directory, labels_of(directory, None))
     assert [row["outcome"] for row in results(directory)["gate"]] == ["FAIL"]
     assert report(directory, "pr").startswith("**FAIL: bob")
-    regraded = typed("regrade", directory, "--config", config)
-    assert regraded.exit_code == ExitCode.REACHED, regraded.output
+    typed("regrade", directory, "--config", config, code=ExitCode.REACHED)
     assert [row["outcome"] for row in results(directory)["gate"]] == ["FAIL"], "no grade has changed"
     assert report(directory, "pr").startswith("**FAIL: bob")
     assert site.run(config).exit_code == ExitCode.WORSE
@@ -514,16 +490,14 @@ def truth_of(directory: Path, model: str) -> float:
 
 @pytest.mark.slow
 def test_labels_correct_benchmarks_one_by_one(site: Site, lenient_url: str) -> None:
-    config = of_two_benchmarks(site, lenient_url)
-    assert site.run(config).exit_code == ExitCode.REACHED
+    assert site.run(of_two_benchmarks(site, lenient_url)).exit_code == ExitCode.REACHED
     directory = site.directory()
     with open_run(directory) as stored:
         first = choose_answers_to_label(stored, {}, 16)
     assert len({at.question for at in first if at.question.startswith("exact/")}) == 4
     text = labels_of(directory, None)
     head, *rows = text.splitlines()
-    of_exact = [row for row in rows if ",exact/" in row]
-    label(directory, "\n".join([head, *of_exact]))
+    label(directory, "\n".join([head, *[row for row in rows if ",exact/" in row]]))
     assert all(row["corrected"] is None for row in results(directory)["labelled"]["models"])
     label(directory, text)
     document = results(directory)

@@ -146,8 +146,7 @@ async def test_one_that_dies_again_and_again_is_given_up(tmp_path: Path, port: i
 
 async def test_what_the_endpoint_of_a_dead_server_says_last_is_no_word_on_the_next(tmp_path: Path) -> None:
     inners, place = [Inner(), Inner()], ServedPlace()
-    endpoint = ServedEndpoint(ask_server, [place])
-    asked = asyncio.create_task(endpoint.ask(Asked(range(1)), None))
+    asked = asyncio.create_task(ServedEndpoint(ask_server, [place]).ask(Asked(range(1)), None))
     await asyncio.sleep(0)
     place.begin(inners[0])
     await until(lambda: inners[0].asked)
@@ -214,9 +213,7 @@ async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, t
 
 
 @pytest.mark.parametrize("what", first_of(["forgets", "forgets=ever"], 1))
-async def test_a_server_whose_weights_were_discarded_reads_them_before_it_is_asked(
-    tmp_path: Path, two_ports: tuple[int, int], what: str
-) -> None:
+async def test_discarded_weights_are_read_before_asking(tmp_path: Path, two_ports: tuple[int, int], what: str) -> None:
     beds = [Bed(tmp_path, port, what, place="gpu0", sleep_level=2) for port in two_ports]
     host = host_of(beds)
     pids, said = [], []
@@ -233,9 +230,7 @@ async def test_a_server_whose_weights_were_discarded_reads_them_before_it_is_ask
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flaw", ["dazed", "says=awake", "killed"])
-async def test_a_server_that_does_not_sleep_or_wake_up_is_started_anew(
-    tmp_path: Path, two_ports: tuple[int, int], flaw: str
-) -> None:
+async def test_servers_that_cannot_sleep_or_wake_restart(tmp_path: Path, two_ports: tuple[int, int], flaw: str) -> None:
     what = "sleeps" if flaw == "killed" else flaw
     beds = [Bed(tmp_path, port, what, place="gpu0", sleep_level=1) for port in two_ports]
     host = host_of(beds)
@@ -298,9 +293,7 @@ async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
 
 
 @pytest.mark.slow
-async def test_one_that_was_up_and_does_not_come_up_in_its_next_turn_is_started_again(
-    tmp_path: Path, port: int
-) -> None:
+async def test_one_that_was_up_and_is_not_in_its_next_turn_is_started_again(tmp_path: Path, port: int) -> None:
     trouble = tmp_path / "trouble"
     bed = Bed(tmp_path, port, f"fails={trouble}")
     trouble.touch()
@@ -325,9 +318,7 @@ def busy_port(port: int) -> Iterator[int]:
 
 
 @pytest.mark.slow
-async def test_where_another_program_has_its_port_it_has_another(
-    tmp_path: Path, busy_port: int, unused_tcp_port: int
-) -> None:
+async def test_where_others_have_its_port_it_has_another(tmp_path: Path, busy_port: int, unused_tcp_port: int) -> None:
     other = unused_tcp_port
     bed = Bed(tmp_path, busy_port, others=[other])
     await bed.start()

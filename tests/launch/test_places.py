@@ -141,9 +141,7 @@ def host_of(folder: Path, port: int, places: ExclusivePlaces, *what: str) -> Hos
     return Host("gpu0", {0: Bed(folder, port, *what, place="gpu0").server}, places)
 
 
-async def test_a_server_that_is_being_stopped_when_the_run_ends_has_its_time_to_end(
-    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stopping_servers_have_time_to_end(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command like `docker run` that is killed leaves the server behind."""
     monkeypatch.setattr(server, "GRACE_SECONDS", 3600.0)
     places, events = ExclusivePlaces(["gpu0"], "run"), list[Event]()

@@ -17,25 +17,14 @@ from processes import SERVER, gone, running, starter, wait_for
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.secrets import secret_values
-from adaptive_eval.launch.process import (
-    LAST_BYTES,
-    MAX_LAST_LINES,
-    MAX_LINE_CHARS,
-    KeptProcess,
-    ServerLog,
-    exit_words,
-)
+from adaptive_eval.launch.process import LAST_BYTES, MAX_LAST_LINES, MAX_LINE_CHARS, KeptProcess, ServerLog, exit_words
 from adaptive_eval.launch.types import GRACE_SECONDS
 
 PYTHON = (sys.executable, "-S")
 
 
 async def started(
-    command: Sequence[str],
-    folder: Path,
-    *,
-    grace: float = GRACE_SECONDS,
-    environment: Mapping[str, str] = os.environ,
+    command: Sequence[str], folder: Path, *, grace: float = GRACE_SECONDS, environment: Mapping[str, str] = os.environ
 ) -> KeptProcess:
     with (folder / "log").open("ab") as log:
         return await KeptProcess.start(
@@ -59,9 +48,7 @@ async def test_what_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path, po
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_stopped_at_once_or_cancelled_while_it_is_stopped_it_has_no_grace(
-    tmp_path: Path, port: int, cancelled: bool
-) -> None:
+async def test_stopped_at_once_or_cancelled_then_it_has_no_grace(tmp_path: Path, port: int, cancelled: bool) -> None:
     """Cancelled with its keeper, which nobody else may know of: as where it did not start, and the run ends."""
     process = await server(tmp_path, port, "stubborn", "child", grace=3600.0)
     stopping = asyncio.create_task(process.stop(at_once=not cancelled))
@@ -109,9 +96,7 @@ signal.pause() if sys.argv[1] == "stays" else sys.exit(0)
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells who descends from whom")
 @pytest.mark.parametrize("stays", ["stays", "leaves"])
 @pytest.mark.parametrize("what", [(), ("stubborn", "child")])
-async def test_a_server_in_a_session_of_its_own_does_not_escape(
-    tmp_path: Path, port: int, stays: str, what: tuple[str, ...]
-) -> None:
+async def test_no_server_escapes_by_a_session(tmp_path: Path, port: int, stays: str, what: tuple[str, ...]) -> None:
     command = [*PYTHON, "-c", SESSIONS, stays, *PYTHON, str(SERVER), str(port), *what]
     process = await started(command, tmp_path, grace=0.4)
     wait_for(tmp_path / "log", "forked")
@@ -126,9 +111,7 @@ async def test_nobody_is_left_when_the_keeper_is_killed(tmp_path: Path, port: in
     assert gone(str(port))
 
 
-async def test_nobody_is_left_when_a_start_is_cancelled_as_soon_as_the_command_runs(
-    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nobody_is_left_of_a_cancelled_start(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     create, go_on = asyncio.create_subprocess_exec, asyncio.Event()
 
     async def create_slowly(*command: Any, **options: Any) -> asyncio.subprocess.Process:

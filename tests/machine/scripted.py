@@ -9,12 +9,11 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
 
 import numpy as np
-from fakes import describe_look
+from fakes import describe_look, uniform
 
 from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials
 from adaptive_eval.core.optimal import Optimal
@@ -52,10 +51,6 @@ AT_ONCE = 2
 
 class Killed(BaseException):
     """The process is dead."""
-
-
-def share_of(*parts: object) -> float:
-    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "big") / 2**64
 
 
 # -- what is stored ----------------------------------------------------------------------------------------------------
@@ -233,18 +228,18 @@ class World:
         self.grader_works = False
 
     def received(self, key: Key) -> events.Received:
-        tokens = 1 + int(LONGEST * share_of(self.seed, "tokens", key) * 0.999)
-        seconds = 1.0 + key[0] * 2 + round(share_of(self.seed, "seconds", key), 3)
+        tokens = 1 + int(LONGEST * uniform(self.seed, "tokens", key) * 0.999)
+        seconds = 1.0 + key[0] * 2 + round(uniform(self.seed, "seconds", key), 3)
         answer = Answer(answer_text(self.seed, key), "stop", key[2], "here", seconds, completion_tokens=tokens)
         return events.Received(key[2], answer, Cost(tokens, tokens / 1024), seconds, reserve=self.verdict)
 
     def category(self, key: Key) -> int:
-        return int(share_of(self.seed, key) < self.p[key[:2]])
+        return int(uniform(self.seed, key) < self.p[key[:2]])
 
     def graded(self, key: Key) -> events.Graded:
-        tokens = 1 + int(VERDICT * share_of(self.seed, "verdict", key) * 0.999) if self.kind.judged else 0
+        tokens = 1 + int(VERDICT * uniform(self.seed, "verdict", key) * 0.999) if self.kind.judged else 0
         cost = Cost(tokens, tokens / 1024)
-        if not self.grader_works and share_of(self.seed, "broken", key) < self.kind.broken:
+        if not self.grader_works and uniform(self.seed, "broken", key) < self.kind.broken:
             return events.Graded(key, None, GradeDetails(error="cannot be read"), cost)
         return events.Graded(key, self.category(key), GradeDetails(), cost)
 
@@ -560,9 +555,7 @@ class Start:
         """Some were answered just before."""
         for number in requests:
             if self.hesitating.pop(number, None) is not None:
-                waiting = [
-                    event for event in self.inbox if isinstance(event, events.Wasted) and event.request == number
-                ]
+                waiting = [each for each in self.inbox if isinstance(each, events.Wasted) and each.request == number]
                 self.inbox = [event for event in self.inbox if event not in waiting] + [
                     event._replace(request=None) for event in waiting
                 ]
@@ -608,9 +601,7 @@ class Start:
 def decisions(machine: Machine) -> list[object]:
     """All decisions of the core."""
     controller = machine.controller
-    looks = [
-        (look.index, look.trials, look.order, look.tiers, look.scores, look.comparisons) for look in controller.looks
-    ]
+    looks = [(one.index, one.trials, one.order, one.tiers, one.scores, one.comparisons) for one in controller.looks]
     return [
         repr(looks),  # some numbers are nan
         controller.finished,

@@ -123,8 +123,7 @@ def test_loss_that_ends_a_run_and_completing_answer_in_one_commit(*, loss_first:
 
 
 def test_model_is_owed_its_trials_until_their_verdicts_are_on_disk() -> None:
-    judged = replace(setting(), judged=frozenset(range(3)), verdicts_at_once=100)
-    played = opened(judged)
+    played = opened(replace(setting(), judged=frozenset(range(3)), verdicts_at_once=100))
     answered = [(request, *played.answer(request)) for request in played.sent if request.model == 0]
     played.do(*(answer for _, answer, *_ in answered))
     assert played.machine.counts[JUDGING] == 6 and played.machine.is_owed(0)
@@ -240,8 +239,7 @@ def test_a_model_whose_answers_come_with_grades_is_asked_little_until_each_bench
     assert questions[0] == FIRST_IN_FLIGHT and questions[1] + questions[2] == FIRST_IN_FLIGHT
     assert questions[1] and questions[2], "different ones"
     assert {request.model for request in played.sent[2 * FIRST_IN_FLIGHT :]} == {1, 2}, "others are asked all at once"
-    first = next(request for request in played.sent if request[1:3] == (0, 0))
-    played.do(*played.answer(first))
+    played.do(*played.answer(next(request for request in played.sent if request[1:3] == (0, 0))))
     questions = Counter(request.question for request in played.sent if request.model == 0)
     assert questions[0] == 8 and questions[1] + questions[2] == FIRST_IN_FLIGHT
 
@@ -335,9 +333,7 @@ def test_a_lost_request_is_repeated_only_within_the_caps(wasted: int, is_allowed
     first, *_ = played.sent
     played.do(events.Wasted(first.model, 1, Cost(wasted), first.id))
     played.do()
-    assert [action for action in played.others if isinstance(action, events.Allow)] == [
-        events.Allow(first.id, is_allowed)
-    ]
+    assert [one for one in played.others if isinstance(one, events.Allow)] == [events.Allow(first.id, is_allowed)]
 
 
 @pytest.mark.parametrize(("tokens", "first_requests"), [(300, 1), (100_000, 6)])

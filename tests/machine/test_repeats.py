@@ -185,8 +185,7 @@ def test_the_temperature_that_samples_are_assumed_to_have(temperature: float | N
 
 @pytest.mark.parametrize(("text", "reasoning", "counts"), [("\n", None, False), ("", " ", False), ("", "hm", True)])
 def test_blank_answers_have_no_digest(text: str, reasoning: str | None, counts: bool) -> None:
-    answer = Answer(text, "stop", 1, "", 0.1, reasoning)
-    assert (answer_digest(answer) is not None) is counts
+    assert (answer_digest(Answer(text, "stop", 1, "", 0.1, reasoning)) is not None) is counts
 
 
 def test_blank_answers_and_those_that_took_too_long_are_no_repeats() -> None:
@@ -259,8 +258,7 @@ def test_alarms_go_by_the_opening_alone_in_whatever_order(order: list[int], how:
         digest = {"alike": 7, "wrong": number, "repeated": number % 3}[how]
         return answer(number, digest, is_right=how == "repeated", category=int(how == "repeated"))
 
-    opening = [trial for trial in map(made, order) if trial.number < OPENING]
-    raised = alarms_after(opening)
+    raised = alarms_after([trial for trial in map(made, order) if trial.number < OPENING])
     assert raised and alarms_after(list(map(made, order))) == raised
 
 

@@ -70,9 +70,7 @@ def test_a_run_waits_for_its_end_where_no_loop_runs(place: Site, record: adaptiv
     assert adaptive_eval.run("run.yaml", display="none").directory == Path("runs/run"), "where the command puts it"
 
 
-async def test_a_run_waits_for_its_end_where_a_loop_runs_already(
-    place: Site, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_run_waits_for_its_end_where_a_loop_runs(place: Site, capsys: pytest.CaptureFixture[str]) -> None:
     record = adaptive_eval.run(place.write(**ONCE | {"stopping": {"rule": "anytime"}}), display="plain")
     assert record.results is not None and record.results.run.status == "finished"
     (to_do,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("to do ")]
@@ -139,8 +137,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.slow
 def test_ctrl_c_stops_a_run_in_order_where_a_loop_runs(site: Site) -> None:
-    path = site.write(**LONG)
-    command = [sys.executable, "-c", PROGRAM, str(path), str(site.directory())]
+    command = [sys.executable, "-c", PROGRAM, str(site.write(**LONG)), str(site.directory())]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, cwd=site.folder, stdout=pipe, stderr=pipe, text=True)
     site.processes.append(process)
@@ -166,9 +163,7 @@ def test_a_run_becomes_data_frames(record: adaptive_eval.RunRecord) -> None:
     assert set(record.comparisons["verdict"]) <= {"resolved", "tied", "open", "out_of_reach", "blocked"}
 
 
-def test_without_pandas_the_error_says_how_to_get_it(
-    record: adaptive_eval.RunRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_say_how_to_get_pandas(record: adaptive_eval.RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ConfigError, match=r"pip install 'adaptive-eval\[pandas\]'"):
         assert record.ranking is None

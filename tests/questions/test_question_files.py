@@ -174,9 +174,7 @@ class TestFields:
         fields = {"prompt": "a", "answer": "b", "choices": names}
         assert load(jsonl(tmp_path, self.ROW), fields=fields)[0].choices == choices
 
-    def test_choices_that_are_no_list_are_an_error_and_a_list_in_them_is_found_by_a_dotted_name(
-        self, tmp_path: Path
-    ) -> None:
+    def test_choices_that_are_no_list_are_an_error_and_lists_in_them_have_dotted_names(self, tmp_path: Path) -> None:
         fields = {"prompt": "a", "answer": "b", "choices": "passage"}
         for value, shown in (("p1", "'p1'"), ("[" * 50_000 + "]" * 50_000, "'[[[")):
             message = refusal(jsonl(tmp_path, {**self.ROW, "passage": value}), fields=fields)

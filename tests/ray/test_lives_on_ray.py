@@ -74,8 +74,7 @@ def run_with(site: Site, config: Path, raylets: Raylets, deed: Callable[[], None
 def at_home(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds with servers that it starts on its own machine."""
     site = Site.make(tmp_path_factory.mktemp("home"), "")
-    ended = site.run(written(site, models=models(site)))
-    assert ended.exit_code == ExitCode.SPENT, ended.output
+    site.run(written(site, models=models(site)), code=ExitCode.SPENT)
     return RunOutcome.of(site.directory())
 
 
@@ -141,9 +140,7 @@ def test_a_site_that_hangs_is_begun_anew(
     assert any(event.model == "bob" and event.reason.endswith("for 10 s") for event in events(site, SiteLost))
 
 
-def test_when_the_head_is_killed_all_ends_and_the_next_start_goes_on(
-    site: Site, at_home: RunOutcome, raylets: Raylets
-) -> None:
+def test_with_the_head_all_ends_and_the_next_start_goes_on(site: Site, at_home: RunOutcome, raylets: Raylets) -> None:
     """Its sites with their servers, one that has been waiting for a place, and what they took."""
     settings = models(site, "held")
     settings[1]["launch"] = {**settings[1]["launch"], "resources": {"CPU": 1, "late": 1}}  # type: ignore[dict-item]
@@ -170,27 +167,21 @@ def test_when_the_head_is_killed_all_ends_and_the_next_start_goes_on(
     require_nothing_left(raylets)
 
 
-def test_a_head_that_is_killed_and_started_again_at_once_waits_for_no_name(
-    site: Site, at_home: RunOutcome, raylets: Raylets
-) -> None:
+def test_a_killed_head_that_starts_again_waits_for_no_name(site: Site, at_home: RunOutcome, raylets: Raylets) -> None:
     config = written(site, models=models(site, "held"), concurrency=16)
     kill(begun(site, config, raylets))
     go_on(site)
-    ended = site.run(config, "--ray", raylets.address)
-    assert ended.exit_code == ExitCode.SPENT, ended.output
+    site.run(config, "--ray", raylets.address, code=ExitCode.SPENT)
     assert RunOutcome.of(site.directory()) == at_home
     log = (site.directory() / "logs" / "ada.log").read_text()
     assert log.count("the small server starts") == 2, "its model is loaded anew"
     require_nothing_left(raylets)
 
 
-def test_a_place_that_cannot_be_had_is_reported(
-    site: Site, raylets: Raylets, set_timeouts: Callable[..., None]
-) -> None:
+def test_places_that_cannot_be_had_are_told(site: Site, raylets: Raylets, set_timeouts: Callable[..., None]) -> None:
     set_timeouts(resources=2)
     config = written(site, models=models(site, resources={"CPU": 2, "GPU": 8}))
-    ended = site.run(config, "--ray", raylets.address)
-    assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
+    ended = site.run(config, "--ray", raylets.address, code=ExitCode.ENDPOINTS)
     output = " ".join(ended.output.split())
     assert "no place with CPU 2, GPU 8 was available within 2 s" in output
     assert "the most that one has is CPU 8, GPU 0" in output
@@ -208,8 +199,7 @@ def test_a_cluster_on_loopback_is_refused_at_once(site: Site, monkeypatch: pytes
         port = bound.getsockname()[1]
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
         for address in (f"127.0.0.1:{port}", "auto"):
-            ended = site.run(written(site, models=models(site)), "--ray", address)
-            assert ended.exit_code == ExitCode.CONFIGURATION
+            ended = site.run(written(site, models=models(site)), "--ray", address, code=ExitCode.CONFIGURATION)
             assert f":{port}: [Errno" in " ".join(ended.output.split())
 
 
@@ -273,9 +263,7 @@ IN_FLIGHT = 16
 """Of each model."""
 
 
-def test_a_head_that_was_killed_buys_no_answer_and_no_verdict_twice_but_those_in_flight(
-    site: Site, raylets: Raylets
-) -> None:
+def test_a_killed_head_buys_no_answer_and_no_verdict_twice_but_those_in_flight(site: Site, raylets: Raylets) -> None:
     judge = GatedServer(small_world(), VERDICTS, judge=SimulatedJudge((0.9, 0.2)))
     with serving(judge) as url:
         server = {"base_url": url, "model": "judge"}
@@ -286,8 +274,7 @@ def test_a_head_that_was_killed_buys_no_answer_and_no_verdict_twice_but_those_in
         kill(process)
         judge.open()
         go_on(site)
-        ended = site.run(config, "--ray", raylets.address)
-        assert ended.exit_code == ExitCode.SPENT, ended.output
+        site.run(config, "--ray", raylets.address, code=ExitCode.SPENT)
         trials, verdicts = len(stored(site)), judge.counts["answered"]
         plain = written(site, models=models(site), grader=grader)
         assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code == ExitCode.SPENT

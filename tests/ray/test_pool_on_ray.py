@@ -34,8 +34,7 @@ def written(site: Site, *flags: str, pool: object = 4, **changes: object) -> Pat
 def at_home(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds on four places of its own machine."""
     site = Site.make(tmp_path_factory.mktemp("home"), "")
-    ended = site.run(written(site, pool=[f"{os.getpid()}-{n}" for n in range(4)]))
-    assert ended.exit_code == ExitCode.SPENT, ended.output
+    site.run(written(site, pool=[f"{os.getpid()}-{n}" for n in range(4)]), code=ExitCode.SPENT)
     return RunOutcome.of(site.directory())
 
 
@@ -100,9 +99,7 @@ def test_models_are_swapped_on_fewer_places(site: Site, at_home: RunOutcome, ray
     assert not events(site, SiteLost) and not sites_left(raylets)
 
 
-def test_a_node_that_joins_later_gives_further_places(
-    site: Site, at_home: RunOutcome, raylets: Raylets, slots: Slots
-) -> None:
+def test_nodes_that_join_later_give_places(site: Site, at_home: RunOutcome, raylets: Raylets, slots: Slots) -> None:
     slots.add(1)
     process = begun(site, written(site, "held=11"), raylets, 10)
     slots.add(2)
@@ -113,9 +110,7 @@ def test_a_node_that_joins_later_gives_further_places(
     assert len({event.on for event in events(site, ServerLaunched)}) == 3
 
 
-def test_models_of_a_raylet_that_is_killed_are_served_where_there_is_room(
-    site: Site, at_home: RunOutcome, raylets: Raylets, slots: Slots
-) -> None:
+def test_models_of_killed_raylets_find_room(site: Site, at_home: RunOutcome, raylets: Raylets, slots: Slots) -> None:
     """All places are lost, and their processes end; then a single one comes back, and all models take turns there."""
     slots.add(2)
     slots.add(1)
@@ -138,8 +133,7 @@ def test_after_a_head_was_killed_the_next_one_gets_its_places(
     config = written(site, "held=11")
     kill(begun(site, config, raylets, 20))
     go_on(site)
-    ended = site.run(config, "--ray", raylets.address)
-    assert ended.exit_code == ExitCode.SPENT, ended.output
+    site.run(config, "--ray", raylets.address, code=ExitCode.SPENT)
     assert RunOutcome.of(site.directory()) == at_home
     assert not events(site, SiteLost)
     until(lambda: not sites_left(raylets))

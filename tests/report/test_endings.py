@@ -44,9 +44,7 @@ from adaptive_eval.report.view import read_view
         (None, ExitCode.STOPPED),
     ],
 )
-def test_only_a_run_that_has_decided_everything_has_reached_its_objective(
-    reason: Reason | None, code: ExitCode
-) -> None:
+def test_only_runs_that_have_decided_everything_have_their_objective(reason: Reason | None, code: ExitCode) -> None:
     assert Ending(reason=reason, results=None, trials=0).exit_code == code
 
 

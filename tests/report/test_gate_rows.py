@@ -31,11 +31,7 @@ BELOW = replace(FAILED, first="build", second=None, z=-3.5, difference=-0.10)
 ABOVE = replace(BELOW, z=3.5, difference=-0.01)
 
 
-def row_of(
-    pair: PairRow,
-    reversals: tuple[tuple[str, str | None], ...] = (),
-    asked: GateTerms = ASKED,
-) -> GateRow:
+def row_of(pair: PairRow, reversals: tuple[tuple[str, str | None], ...] = (), asked: GateTerms = ASKED) -> GateRow:
     """What the gate says of the build."""
     names = ("prod", "build")
     plain_rows = list(plain_gate(asked, (pair,), reversals, names))
@@ -44,10 +40,7 @@ def row_of(
     return row
 
 
-def outcome(
-    pair: PairRow,
-    reversals: tuple[tuple[str, str | None], ...] = (),
-) -> tuple[str, str]:
+def outcome(pair: PairRow, reversals: tuple[tuple[str, str | None], ...] = ()) -> tuple[str, str]:
     row = row_of(pair, reversals)
     assert (row.model, row.baseline) == ("build", "prod")
     return row.outcome, row.why
@@ -64,8 +57,7 @@ def test_a_call_passes_or_fails() -> None:
 )
 def test_an_open_pair_is_undecided_only_once_the_run_is_over(verdict: str, expected: str) -> None:
     assert outcome(replace(FAILED, verdict=verdict))[0] == "UNDECIDED"
-    asked = ASKED._replace(goes_on=True)
-    row = row_of(replace(FAILED, verdict=verdict), asked=asked)
+    row = row_of(replace(FAILED, verdict=verdict), asked=ASKED._replace(goes_on=True))
     assert row.outcome == expected
     assert gate_outcome([row, replace(row, outcome="PASS")]) == expected
 

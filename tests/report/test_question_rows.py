@@ -15,13 +15,7 @@ from played import Played, prepared
 from result_rows import QuestionRow, rows_in_file, rows_of
 from scipy.stats import beta
 
-from adaptive_eval.report.question_rows import (
-    PART_SIZE,
-    CountedRows,
-    as_json,
-    distinct_counts,
-    question_posteriors,
-)
+from adaptive_eval.report.question_rows import PART_SIZE, CountedRows, as_json, distinct_counts, question_posteriors
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import read_results, write_results
 

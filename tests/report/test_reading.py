@@ -37,9 +37,7 @@ def without_times(results: dict[str, object]) -> dict[str, object]:
     return results | {"run": {key: value for key, value in run.items() if key not in TIMES}}
 
 
-def test_posteriors_of_each_question_and_z_of_each_pair_are_those_the_run_published(
-    site: Site, ended_runs: EndedRuns
-) -> None:
+def test_posteriors_of_questions_and_z_of_pairs_are_those_the_run_published(site: Site, ended_runs: EndedRuns) -> None:
     view = read_view(ended_runs.copy(site))
     assert view.results is not None
     ranked = [view.models.index(model.name) for model in view.results.models]

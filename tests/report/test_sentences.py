@@ -174,9 +174,7 @@ def horizon_caution(rule: Rule, extension: Extension) -> str:
     ("rule", "ending"),
     [(Anytime(), "the rule does not depend on it, and its promise holds"), (ZScore(), UNKNOWN), (Mute(), UNKNOWN)],
 )
-def test_a_caution_explains_a_rule_without_error_left_to_spend_or_that_it_is_what_is_left(
-    rule: Rule, ending: str
-) -> None:
+def test_a_caution_explains_rules_that_have_no_error_left_or_that_this_is_what_is_left(rule: Rule, ending: str) -> None:
     assert horizon_caution(rule, Extension(8, 32, 5, False)).endswith(ending)
     caution = horizon_caution(Sequential(), Extension(8, 32, 5, True))
     assert "the promise holds, but comparisons that were undecided then need stronger evidence" in caution

@@ -49,9 +49,7 @@ def free(*arguments: int, **named: object) -> Trial:
 def test_the_trials_of_one_model_and_question_are_read_alone(store: RunStore, reader: RunReader) -> None:
     store.append(*(make_trial(*cell, number) for number in (2, 0, 1) for cell in CELLS))
     trials = list(reader.cell("large", "q2"))
-    assert [(trial.model, trial.question, trial.trial) for trial in trials] == [
-        ("large", "q2", number) for number in range(3)
-    ]
+    assert [(one.model, one.question, one.trial) for one in trials] == [("large", "q2", number) for number in range(3)]
     assert trials[0].answer == make_trial(LARGE, Q2, 0).answer
     assert [trial.trial for trial in reader.cell("large", "q2", after=1)] == [2]
     assert list(reader.cell("large", "nothing")) == []
@@ -161,9 +159,7 @@ def test_stored_sums_and_the_trials_since_come_to_all_trials(run: Played) -> Non
 
 
 @pytest.mark.parametrize("change", [drop, regrade, reconfigure])
-def test_sums_are_not_used_once_what_they_count_has_changed(
-    run: Played, change: Callable[[Played, Trial], None]
-) -> None:
+def test_sums_are_unused_once_what_they_count_has_changed(run: Played, change: Callable[[Played, Trial], None]) -> None:
     stored, trials = run.store.reader.sums_seq(), [*run.store.reader.trials()]
     (_, counted), *_, (seq, latest) = trials
     if change is drop:

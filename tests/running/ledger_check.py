@@ -302,8 +302,7 @@ def stored_rows(directory: Path) -> dict[Trial, Row]:
 
 def told_losses(directory: Path) -> Counter[str]:
     """Answers of each model that are charged as lost, or stored as in flight."""
-    reserved = TO_BE_GRADED.replace("judging", "reserved")
-    losses = Counter(dict(_select(directory, reserved)))
+    losses = Counter(dict(_select(directory, TO_BE_GRADED.replace("judging", "reserved"))))
     counted = (
         "SELECT name, number.value FROM run, json_each(run.value) AS number JOIN models ON models.id = number.key "
         "WHERE run.key = 'in_flight'"

@@ -13,12 +13,11 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from fakes import WellEndpoint
+from fakes import WellEndpoint, uniform
 
 from adaptive_eval.base.errors import GraderError, Unavailable
 from adaptive_eval.config.prepare import prepare
@@ -67,11 +66,7 @@ class Request(NamedTuple):
 
 def server_answer(model: str, question: str, seed: int) -> str:
     """The server's answer, which depends only on model, question and seed."""
-    return "right" if share_of(model, question, seed) < SKILLS[model] else "wrong"
-
-
-def share_of(*parts: object) -> float:
-    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "big") / 2**64
+    return "right" if uniform(model, question, seed) < SKILLS[model] else "wrong"
 
 
 @dataclass
@@ -251,7 +246,7 @@ class _Endpoint(WellEndpoint):
         self._requests += 1
         self.in_flight += 1
         try:
-            for _ in range(int(8 * share_of("turns", *asked[0]))):
+            for _ in range(int(8 * uniform("turns", *asked[0]))):
                 await asyncio.sleep(0)
         finally:
             self.in_flight -= 1

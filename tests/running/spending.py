@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from lives import QUESTIONS, Killed, Start, World, server_answer, share_of
+from fakes import uniform
+from lives import QUESTIONS, Killed, Start, World, server_answer
 from patient_time import PatientLoop
 
 from adaptive_eval.config.run import ModelConfig, RunConfig
@@ -171,14 +172,14 @@ class _Wire:
             await asyncio.sleep(TIMEOUT)
             raise Failure(FailureKind.TIMED_OUT, f"no whole answer within {TIMEOUT:g} s")
         is_slow = self._model == self._world.slow
-        await asyncio.sleep(0.9 * TIMEOUT if is_slow else 0.5 + 2.5 * share_of("takes", self._model, seeds.start))
+        await asyncio.sleep(0.9 * TIMEOUT if is_slow else 0.5 + 2.5 * uniform("takes", self._model, seeds.start))
         if fate == REFUSED:
             raise Failure(FailureKind.SERVER_ERROR, "HTTP 500: it says so")
         if fate == RESET:
             raise Failure(FailureKind.RESET, "the connection was reset")
 
     def _fate(self, seeds: range) -> str:
-        drawn, below = share_of("fate", len(self._world.attempts), self._model, seeds.start), 0.0
+        drawn, below = uniform("fate", len(self._world.attempts), self._model, seeds.start), 0.0
         for fate, share in self._faults.items():
             below += share
             if drawn < below:
@@ -244,7 +245,7 @@ class _JudgeWire(_Wire):
         shown, line = dict(_SHOWN.findall(content)), _LINE.search(content)
         if not shown:
             return "OK."  # a tiny request shows no answer
-        if share_of("mute", seed, shown["answer"]) < self._mute:
+        if uniform("mute", seed, shown["answer"]) < self._mute:
             return "I cannot say."
         verdict = "correct" if shown["answer"] == shown["reference"] else "wrong"
         if body.get("response_format", {"type": "text"}) != {"type": "text"}:

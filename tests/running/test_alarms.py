@@ -5,7 +5,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -13,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 from command_line import typed
+from fakes import uniform
 from scripted_server import ScriptedPlace, scripted_server
 
 from adaptive_eval.base.errors import ExitCode
@@ -22,15 +22,11 @@ MODELS = ("ada", "bob")
 QUESTIONS = 6
 
 
-def share(*parts: object) -> float:
-    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "big") / 2**64
-
-
 def honest(model: str, question: str, seed: int) -> str:
     """Right more often for one model than for the other, in words of its own each time."""
     right = question.split()[1]
     skill = {"ada": 0.9, "bob": 0.4}[model]
-    return f"After {seed} steps, the answer is {right if share(model, question, seed) < skill else 0}."
+    return f"After {seed} steps, the answer is {right if uniform(model, question, seed) < skill else 0}."
 
 
 def wrong_by_bob(model: str, question: str, seed: int) -> str:
@@ -52,8 +48,7 @@ NEVER = {"kind": "json", "field": "answer"}
 
 @pytest.mark.slow
 def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(place: ScriptedPlace) -> None:
-    ended = place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9})
-    assert ended.exit_code == ExitCode.SPENT
+    ended = place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9}, code=ExitCode.SPENT)
     assert "no model's answers are usable" in ended.stderr
     (text,) = [line for line in ended.stderr.splitlines() if "all 24 answers" in line]
     assert text.startswith(f"  {', '.join(MODELS)}: all 24 answers hold no answer that the grader can parse")
@@ -95,14 +90,13 @@ def test_the_lowest_weight_is_wrong_whatever_its_place(place: ScriptedPlace, tie
 @pytest.mark.parametrize(("kind", "share_of_them"), [("empty", 0.8), ("context_length", 1.0)])
 def test_mostly_empty_answers_end_a_run_without_verdict(place: ScriptedPlace, kind: str, share_of_them: float) -> None:
     def silent(model: str, question: str, seed: int) -> bool:
-        return model == "bob" and share(question, seed) < share_of_them
+        return model == "bob" and uniform(question, seed) < share_of_them
 
     if kind == "empty":
         place.server.answer = lambda *request: "" if silent(*request) else honest(*request)
     else:
         place.server.finish_reason = lambda *request: "context" if silent(*request) else "stop"
-    ended = place.run()
-    assert ended.exit_code == ExitCode.SPENT, ended.stderr
+    ended = place.run(code=ExitCode.SPENT)
     (alarm,) = place.results["alarms"]
     assert (alarm["model"], alarm["kind"], alarm["since"]) == ("bob", kind, None) and alarm["of"] == 24
     assert place.results["run"]["reason"] == "alarm"
@@ -173,8 +167,7 @@ def test_an_alarm_about_the_only_model_that_is_asked_decides_no_gate(place: Scri
     place.run(models=["ada"], objective={"kind": "precision", "half_width": 0.3})
     place.server.answer = lambda *request: "I cannot say."
     build = place.later()
-    ended = build.run(models=[{"name": "ada", "recorded": str(place.run_dir)}, "bob"], objective=GATE)
-    assert ended.exit_code == ExitCode.SPENT, ended.output
+    build.run(models=[{"name": "ada", "recorded": str(place.run_dir)}, "bob"], objective=GATE, code=ExitCode.SPENT)
     assert [row["outcome"] for row in build.results["gate"]] == ["UNDECIDED"]
     cases = ElementTree.fromstring(build.report("junit"))
     assert (cases.attrib["failures"], cases.attrib["errors"]) == ("0", "1")
@@ -262,7 +255,7 @@ def test_a_cache_that_starts_in_the_middle_voids_the_verdicts_for_good(place: Sc
             asked_for[model, question] += 1
             fresh = asked_for[model, question] <= 8 or model != "bob" or is_mended
         number = int(question.split()[1])
-        is_right = share(model, question, seed) < (0.62 if model == "ada" else 0.5) if fresh else number % 3 > 0
+        is_right = uniform(model, question, seed) < (0.62 if model == "ada" else 0.5) if fresh else number % 3 > 0
         return f"It is {number + (not is_right)}."
 
     place.server.answer, is_mended = cached, False

@@ -40,8 +40,7 @@ def place(tmp_path: Path) -> Iterator[ScriptedPlace]:
 
 def test_a_grader_that_finds_nothing_comes_before_cut_answers(place: ScriptedPlace) -> None:
     place.server.finish_reason = lambda model, question, seed: "length" if seed % 5 == 0 else "stop"
-    ended = place.run(models=["ada", "bob"], grader={"kind": "json", "field": "answer"})
-    assert ended.exit_code == ExitCode.SPENT
+    ended = place.run(models=["ada", "bob"], grader={"kind": "json", "field": "answer"}, code=ExitCode.SPENT)
     (trials,) = {row["trials"] for row in place.results["models"]}
     unread = f"he grader found no answer in any of the {2 * trials} responses of ada, bob: fix it before you start over"
     assert f"\nT{unread}.\nStopped by an alarm: " in ended.stdout
@@ -58,8 +57,7 @@ def test_a_grader_that_finds_nothing_comes_before_cut_answers(place: ScriptedPla
 )
 def test_a_dry_run_says_that_its_answers_are_incomplete(place: ScriptedPlace, how: str, what: str, advice: str) -> None:
     place.server.finish_reason = lambda model, question, seed: how if model == "bob" else "stop"
-    ended = place.run("--dry-run")
-    assert ended.exit_code == 0
+    ended = place.run("--dry-run", code=0)
     assert f"warn  2 of 2 answers of bob {what}" in ended.stdout and advice in ended.stdout
     assert f"of ada {what}" not in ended.stdout
 
@@ -96,8 +94,7 @@ def test_questions_beyond_the_context_of_a_server_decide_nothing(long: ScriptedP
     options = dict(OBJECTIVES[name])
     stopping = options.pop("stopping", {})
     settings = {"models": ["ada", "bob"], "objective": {"kind": name} | options, "stopping": stopping}
-    ended = long.run(**settings)
-    assert ended.exit_code == ExitCode.SPENT, ended.stdout
+    ended = long.run(code=ExitCode.SPENT, **settings)
     decided = {(row["first"], row["second"]) for row in long.results["pairs"] if row["verdict"] in ("resolved", "tied")}
     assert all("bob" not in pair for pair in decided) and not long.results["alarms"]
     assert all(row["outcome"] != "FAIL" for row in long.results["gate"])
@@ -106,8 +103,7 @@ def test_questions_beyond_the_context_of_a_server_decide_nothing(long: ScriptedP
     named = {"name": "too long", "weight": 0, "when": {"context_length": True}}
     rubric = {"categories": [named, *RIGHT_OR_WRONG]}
     assert typed("regrade", long.run_dir, "--config", long.config(rubric=rubric, **settings)).exit_code == 0
-    ended = long.run(rubric=rubric, **settings)
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.WORSE), ended.stdout
+    long.run(rubric=rubric, code=(ExitCode.REACHED, ExitCode.WORSE), **settings)
     assert all(row["verdict"] == "resolved" for row in long.results["pairs"])
 
 
@@ -137,8 +133,7 @@ def test_a_regrade_after_which_an_alarm_ends_the_run_says_so(place: ScriptedPlac
     shown = typed("monitor", place.run_dir, "--once").stdout
     assert ("Stopped by an alarm: bob: " in shown) == (what == "cut") and "Stopped because of" not in shown
     assert "if you change the grader" in shown and "to continue" not in shown
-    ended = place.run(**changes)
-    assert ended.exit_code == ExitCode.SPENT and "another round" not in ended.stdout
+    assert "another round" not in place.run(code=ExitCode.SPENT, **changes).stdout
     assert len(place.server.requests) == asked
 
 
@@ -197,8 +192,7 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(plac
     asked = len(place.server.requests)
     assert place.run(**enough).exit_code == ExitCode.SPENT and len(place.server.requests) == asked  # nothing bought
     turning.fix()
-    went_on = place.run("--ask-again", **enough)
-    assert went_on.exit_code == ExitCode.REACHED, went_on.stderr
+    went_on = place.run("--ask-again", code=ExitCode.REACHED, **enough)
     assert "alarm:" not in went_on.stdout and not place.results["alarms"]
     for key in ("pairs", "looks"):  # as if the server had never been bad
         assert place.results[key] == good.results[key]
@@ -216,8 +210,7 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(plac
     (warning,) = [row["text"] for row in place.results["warnings"] if row["kind"] == "discarded"]
     assert " requested again. budget.trials does not count them; other limits count their " in warning
     assert typed("verify", place.run_dir).exit_code == 0
-    refused = place.run("--ask-again", **enough)
-    assert refused.exit_code == ExitCode.CONFIGURATION and "has none of these" in refused.stderr
+    assert "has none of these" in place.run("--ask-again", code=ExitCode.CONFIGURATION, **enough).stderr
 
 
 @pytest.mark.slow
@@ -241,8 +234,7 @@ def test_a_run_that_an_alarm_ended_is_no_prior_of_its_model(place: ScriptedPlace
     assert place.run(concurrency=1).exit_code == ExitCode.SPENT
     if how == "empty":  # a server that stays bad raises the alarm again, without a loop
         asked = len(place.server.requests)
-        again = place.run("--ask-again", concurrency=1)
-        assert again.exit_code == ExitCode.SPENT and "Stopped by an alarm" in again.stdout
+        assert "Stopped by an alarm" in place.run("--ask-again", concurrency=1, code=ExitCode.SPENT).stdout
         assert asked < len(place.server.requests) <= 2 * asked and len(place.alarms()) == 2
     turning.fix()
     alarmed, later, asked = str(place.run_dir), place.later(), len(place.server.requests)
@@ -252,8 +244,7 @@ def test_a_run_that_an_alarm_ended_is_no_prior_of_its_model(place: ScriptedPlace
     recorded = {"name": "bob", "recorded": alarmed}
     assert later.run(models=["ada", recorded]).stderr == refused.stderr.replace("prior", "recorded models bob")
     assert not later.run_dir.exists()
-    without = later.run("--dry-run", prior={"run": alarmed}, models=("ada", "cyd"))
-    assert without.exit_code == 0, without.stderr
+    later.run("--dry-run", prior={"run": alarmed}, models=("ada", "cyd"), code=0)
 
 
 @pytest.mark.slow
@@ -301,8 +292,7 @@ def test_later_starts_replay_the_looks_of_a_model_that_was_asked_again(
     monkeypatch.setitem(SKILLS, "ada", 7)
     monkeypatch.setitem(SKILLS, "cyd", 5)
     turning = Turning(place.server, "empty", after=after)
-    alarmed = place.run(concurrency=1)
-    assert alarmed.exit_code == ExitCode.SPENT, alarmed.stdout
+    alarmed = place.run(concurrency=1, code=ExitCode.SPENT)
     assert "a server has changed; bob" in alarmed.stdout, alarmed.stdout
     told = looks(place)
     for change in changes:
@@ -312,14 +302,12 @@ def test_later_starts_replay_the_looks_of_a_model_that_was_asked_again(
     settled = [look for look in told if look[0] < len(changes)]  # of earlier settings
     turning.fix()
     settings = changes[-1]
-    went_on = place.run("--ask-again", concurrency=1, **settings)
-    assert went_on.exit_code in ENDED, went_on.stderr
+    went_on = place.run("--ask-again", concurrency=1, code=ENDED, **settings)
     decided, pairs, asked = looks(place), place.results["pairs"], len(place.server.requests)
     assert decided[: len(settled)] == settled and not place.results["alarms"]
     looks_by_then = [event.looks for event in events_in(place.run_dir, SettingsChanged)]
     for _ in range(2):
-        again = place.run(concurrency=1, **settings)
-        assert again.exit_code == went_on.exit_code, again.stderr
+        place.run(concurrency=1, code=went_on.exit_code, **settings)
         assert looks(place) == decided and place.results["pairs"] == pairs
     assert len(place.server.requests) == asked and not events_in(place.run_dir, LooksRetaken)
     assert looks_by_then == sorted(looks_by_then) and looks_by_then[0] > 0

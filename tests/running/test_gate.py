@@ -86,9 +86,7 @@ def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path:
 
 
 def report(folder: Path, kind: str) -> str:
-    result = typed("report", folder / "run", "--format", kind, "--output", "-")
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return typed("report", folder / "run", "--format", kind, "--output", "-", code=0).stdout
 
 
 @pytest.mark.slow
@@ -107,8 +105,7 @@ def test_a_gate_on_a_value(tmp_path: Path, value: float, trials: str, outcome: s
     path = tmp_path / "gate.yaml"
     path.write_text(yaml.safe_dump(settings | {"models": settings["models"][1:], "objective": {"kind": "ranking"}}))
     changes = ("--set", f"objective={objective}", "--set", f"trials.max={trials}")
-    ended = typed("run", path, "--run-dir", tmp_path / "run", "--display", "plain", *changes)
-    assert ended.exit_code == code, ended.output
+    ended = typed("run", path, "--run-dir", tmp_path / "run", "--display", "plain", *changes, code=code)
     allowed = "-5 points allowed; " if outcome == "UNDECIDED" else ""
     apart = rf"difference -?{POINTS} \({allowed}95% interval -?[\d.]+ to -?[\d.]+\)"
     why = {"PASS": "not below", "FAIL": "below"}.get(outcome, "the remaining trials")
@@ -125,8 +122,7 @@ def test_a_gate_on_a_value(tmp_path: Path, value: float, trials: str, outcome: s
 def test_a_gate_needs_a_baseline_or_a_value(tmp_path: Path) -> None:
     path = tmp_path / "gate.yaml"
     path.write_text(GATE.format(build="coin-11").replace("kind: baseline, baseline: production", "kind: best"))
-    result = typed("validate", path)
-    assert result.exit_code == ExitCode.CONFIGURATION
+    result = typed("validate", path, code=ExitCode.CONFIGURATION)
     assert "objective.gate is only for the objectives baseline and threshold" in result.output
 
 
@@ -146,8 +142,7 @@ def test_the_score_is_the_weighted_mean_of_the_benchmarks_whose_questions_are_as
     del config["questions"]
     path = site.folder / "run.yaml"
     path.write_text(json.dumps(config))
-    ended = site.run(path)
-    assert ended.exit_code in ENDED, ended.output
+    site.run(path, code=ENDED)
     results = stored_results(site.directory())
     trials = {row.id: sum(row.trials) for row in rows_in_file(site.directory())}
     assert {key.partition("/")[0] for key in trials} == {"easy", "hard"}
@@ -179,9 +174,7 @@ def test_the_score_is_the_weighted_mean_of_the_benchmarks_whose_questions_are_as
 def test_gates_of_benchmarks_and_of_the_whole_are_one_decision(site: Site) -> None:
     """A build may be far worse in total, but not on the easy questions: one build is, the other is better."""
     path = site.gated_benchmarks()
-    ran = site.run(path)
-    assert ran.exit_code == ExitCode.WORSE, ran.output
-    assert "on easy: worse than bob by more than 10 points." in ran.output
+    assert "on easy: worse than bob by more than 10 points." in site.run(path, code=ExitCode.WORSE).output
     results = stored_results(site.directory())
     whole, easy = "on all questions: not worse than bob by more than 70", "worse than bob by more than 10 points"
     outcomes = {row.model: (row.outcome, row.why) for row in results.gate}

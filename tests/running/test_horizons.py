@@ -31,12 +31,10 @@ def warnings(site: Site, kind: str) -> list[str]:
 def test_the_plain_command_goes_on_with_the_settings_of_the_run(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 3}, budget={"trials": 90})
     assert site.run(config).exit_code == ExitCode.SPENT
-    longer = site.run(config, "--set", "trials.max=120", "--set", "budget.trials=2000")
-    assert longer.exit_code == ExitCode.REACHED, longer.stderr
+    site.run(config, "--set", "trials.max=120", "--set", "budget.trials=2000", code=ExitCode.REACHED)
     decided, outcome = site.results(), RunOutcome.of(site.directory())
     assert sum(row["trials"] for row in decided["models"]) == sum(outcome.looks[-1]["trials"])
-    again = site.run(config)
-    assert again.exit_code == ExitCode.REACHED, again.stderr
+    again = site.run(config, code=ExitCode.REACHED)
     assert "settings of an earlier start still apply (budget.trials=2000, trials.max=120)" in again.stderr
     assert RunOutcome.of(site.directory()) == outcome and not warnings(site, "uncounted")
     assert [site.results()[key] for key in ("models", "pairs")] == [decided[key] for key in ("models", "pairs")]
@@ -46,8 +44,7 @@ def test_the_plain_command_goes_on_with_the_settings_of_the_run(site: Site) -> N
 @pytest.mark.slow
 def test_a_setting_changed_in_the_file_or_on_the_command_line_replaces_that_of_the_run(site: Site) -> None:
     site.run(site.write(trials={"min": 2, "max": 3}), "--set", "trials.max=4", "--set", "stopping.confidence=0.9")
-    again = site.run(site.write(trials={"min": 2, "max": 6}))
-    assert again.exit_code in ENDED, again.stderr
+    again = site.run(site.write(trials={"min": 2, "max": 6}), code=ENDED)
     assert "(stopping.confidence=0.9)" in again.stderr
     assert "settings changed: " in again.stdout
     configuration = stored_header(site.directory()).configuration
@@ -60,8 +57,7 @@ def test_a_setting_changed_in_the_file_or_on_the_command_line_replaces_that_of_t
     assert again.exit_code in ENDED, "the same command goes on, though it has nothing to undo"
     assert "still apply" not in site.run(site.folder / "run.yaml").stderr
     for text in ("stopping.confidence=", "trials.max=", "models.0.price="):
-        refused = site.run(site.folder / "run.yaml", "--set", text)
-        assert refused.exit_code == ExitCode.CONFIGURATION
+        refused = site.run(site.folder / "run.yaml", "--set", text, code=ExitCode.CONFIGURATION)
         assert "which would undo a --set of an earlier start" in refused.stderr
     for options in (["--set", "budget.trials=600"], ["--set", "budget="], []):  # a section replaces what was set in it
         assert ("still apply" in site.run(site.folder / "run.yaml", *options).stderr) is False
@@ -88,8 +84,7 @@ def test_settings_that_contradict_the_run_are_refused_with_what_to_type(site: Si
         ({"budget": {"trials": 20}}, "--set budget.trials=500"),
         ({"budget": {"wall_time": "0.001s"}}, "--set budget.wall_time="),
     ):
-        refused = site.run(site.write(**settings | lowered))
-        assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.stderr
+        assert message in site.run(site.write(**settings | lowered), code=ExitCode.CONFIGURATION).stderr
         assert looks(site) == before
         with closing(RunReader.open(site.directory())) as reader:
             assert len(reader.log.configurations()) == 1
@@ -116,8 +111,7 @@ def test_the_report_warns_of_a_model_that_was_taken_out_and_put_back(site: Site,
     models = [{"name": name, "base_url": site.base_url} for name in MODELS]
     stopping: dict[str, object] = {"rule": rule}
     for present, expected in ((models, 0), (models[1:], 0), (models, warned), (models[:2], warned), (models, warned)):
-        ended = site.run(site.write(models=present, trials={"min": 2, "max": 3}, stopping=stopping))
-        assert ended.exit_code in ENDED, ended.stderr
+        site.run(site.write(models=present, trials={"min": 2, "max": 3}, stopping=stopping), code=ENDED)
         assert len(warnings(site, "returned")) == expected
     for text in warnings(site, "returned"):
         assert text.startswith("taken out after a look, and put back: ada, cyd. ") and "larger than promised" in text
@@ -132,8 +126,7 @@ def test_the_place_of_the_first_look_stays_when_the_horizon_that_set_it_is_raise
         site.finished(trials={"max": max_trials})
         assert stored_config(stored_header(site.directory())).trials.min == 2
         assert "2 trials per question before the first look" in site.report(), "not what a run of 20 begins with"
-    refused = site.run(site.write(trials={"max": 20, "min": 4}))
-    assert refused.exit_code == ExitCode.CONFIGURATION
+    refused = site.run(site.write(trials={"max": 20, "min": 4}), code=ExitCode.CONFIGURATION)
     assert "trials.min cannot change after the first look: it was 2, and is now 4" in refused.stderr
 
 
@@ -148,8 +141,7 @@ def test_the_first_look_of_a_small_budget_stays_when_the_budget_is_raised(site: 
 def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
     """Rounds as large as the need begin with a part of the horizon."""
     site.finished(trials={"min": 2, "max": 20})
-    refused = site.run(site.write(trials={"min": 2, "max": 20, "optimize": "time"}))
-    assert refused.exit_code == ExitCode.CONFIGURATION
+    refused = site.run(site.write(trials={"min": 2, "max": 20, "optimize": "time"}), code=ExitCode.CONFIGURATION)
     assert "first look came after 2 trials per question" in refused.stderr
     assert "trials.optimize time would place it at 3; keep trials.optimize cost, or" in refused.stderr
 
@@ -186,8 +178,7 @@ def costs_of_bob(site: Site) -> set[float]:
 def test_a_price_stays_that_of_the_first_answers(site: Site, first: dict[str, object]) -> None:
     site.run(write(site, 100.0, **first))
     assert costs_of_bob(site) == {100.0}
-    refused = site.run(write(site, 0.5))
-    assert refused.exit_code == ExitCode.CONFIGURATION and REFUSAL in refused.stderr
+    assert REFUSAL in site.run(write(site, 0.5), code=ExitCode.CONFIGURATION).stderr
     assert site.run(write(site, 0.5, objective="ranking")).exit_code != ExitCode.CONFIGURATION
     assert REFUSAL in site.run(write(site, 0.5)).stderr, "at the price of the last start, but not of the first answers"
     assert REFUSAL not in site.run(write(site, 100.0)).stderr
@@ -196,8 +187,7 @@ def test_a_price_stays_that_of_the_first_answers(site: Site, first: dict[str, ob
 @pytest.mark.slow
 def test_answers_of_a_dry_run_at_another_price_are_not_used(site: Site) -> None:
     site.run(write(site, 100.0), "--dry-run")
-    ended = site.run(write(site, 0.5))
-    assert "the answers of the dry run are not used" in ended.stderr
+    assert "the answers of the dry run are not used" in site.run(write(site, 0.5)).stderr
     assert costs_of_bob(site) == {0.5}
 
 

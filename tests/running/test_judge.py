@@ -171,15 +171,12 @@ def test_judging_again_stays_within_the_caps_or_is_confirmed(site: Site, fair_ur
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(), faults=faults)) as url:
         grader = judge_at(url, **limits)
         short = site.write("short", **settings(fair_url, grader=grader, budget={"tokens": 20_000}, trials={"min": 2}))
-        refused = typed("regrade", site.directory(), "--config", short)
-        assert refused.exit_code == ExitCode.CONFIGURATION
+        refused = typed("regrade", site.directory(), "--config", short, code=ExitCode.CONFIGURATION)
         assert "raise budget.tokens, or add --beyond-limits" in " ".join(refused.stderr.split())
         assert stored(site) == before
         enough = site.write("enough", **settings(fair_url, grader=grader, budget={"tokens": 10**7}, trials={"min": 2}))
-        done = typed("regrade", site.directory(), "--config", enough)
-        assert done.exit_code == 0, done.output
-        meant = typed("regrade", site.directory(), "--config", short, "--beyond-limits")
-        assert meant.exit_code == 0, meant.output
+        typed("regrade", site.directory(), "--config", enough, code=0)
+        typed("regrade", site.directory(), "--config", short, "--beyond-limits", code=0)
     after = stored(site)
     assert sum(trial.cost.tokens for trial in after) > sum(trial.cost.tokens for trial in before)
     lost = events_in(site.directory(), AnswersLost)
@@ -223,12 +220,10 @@ def test_an_interrupted_regrade_counts_what_it_has_requested(site: Site, fair_ur
     assert first.number + flying == len(before) and refund.cost.tokens < 0 < flying
     assert flying * worst < spent.tokens < len(before) * worst, "what has come counts as it was, the rest at its worst"
     config = judged_anew(fair_url)
-    done = typed("regrade", site.directory(), "--config", config)
-    assert done.exit_code == 0, done.output
+    typed("regrade", site.directory(), "--config", config, code=0)
     again = sum(charge.cost.tokens for charge in charges(site, ChargeKind.REGRADE))
     assert again == spent.tokens, "the second has taken back all of its own"
-    ended = site.run(config)
-    assert ended.exit_code in ENDED
+    ended = site.run(config, code=ENDED)
     told = f"{count(spent.tokens)} tokens, ${spent.usd:.2f} on verdicts of an unfinished regrade"
     assert told in " ".join(ended.stdout.split())
 
@@ -365,13 +360,10 @@ def test_caps_reserve_what_every_judge_may_cost(site: Site, judges: tuple[str, s
     priced = {"models": models_at(right, price=price), "budget": {"usd": 20.0}}
     first = server(right, price=price)
     paid = [server(url, api_key_env="KEY") for url in (too, wrong)]
-    refused = site.run(site.write(**panel_settings(right, server=[first, *paid]) | priced))
-    assert refused.exit_code == ExitCode.CONFIGURATION
+    refused = site.run(site.write(**panel_settings(right, server=[first, *paid]) | priced), code=ExitCode.CONFIGURATION)
     assert "add grader.server.1.price" in refused.stderr and "add grader.server.2.price" in refused.stderr
     panel = [first, *(server(url, price={"input": 2.0, "output": 4.0}) for url in (too, wrong))]
-    config, alone = (
-        load_config(site.write(**panel_settings(right, server=judges) | priced)) for judges in (panel, first)
-    )
+    config, alone = (load_config(site.write(**panel_settings(right, server=them) | priced)) for them in (panel, first))
     assert config.grader.worst_cost([]).usd == pytest.approx(5.0 * alone.grader.worst_cost([]).usd)  # type: ignore[union-attr]
     site.finished(**panel_settings(right, server=panel) | priced)
     assert stored_results(site.directory()).cost.in_all("usd") <= 20.0
@@ -398,8 +390,7 @@ def write(site: Site, url: str, name: str = "run", judge_url: str = "") -> Path:
 def test_answers_are_judged_or_parsed_as_their_benchmark_says(site: Site, fair_url: str) -> None:
     config = write(site, fair_url, judge_url=fair_url)
     assert "the judge of open" in site.run(config, "--dry-run").stdout
-    ended = site.run(config)
-    assert ended.exit_code in ENDED, ended.output
+    site.run(config, code=ENDED)
     keyed = write(site, fair_url, "keyed")
     assert site.run(keyed, "--run-dir", site.directory("keyed")).exit_code in ENDED
     assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("keyed"))
@@ -410,8 +401,7 @@ def test_answers_are_judged_or_parsed_as_their_benchmark_says(site: Site, fair_u
     judged = sum(sum(row.trials) for row in rows_in_file(site.directory()) if row.id.startswith("open/"))
     assert results.cost.grading.answers == judged > 0
     assert "judged" in {warning.kind for warning in results.warnings}
-    verified = typed("verify", site.directory())
-    assert verified.exit_code == 0, verified.output
+    typed("verify", site.directory(), code=0)
 
 
 LEANING = (0.7, 0.1, -0.9)
@@ -439,8 +429,7 @@ def test_without_a_key_grader_the_verifier_says_what_is_correct(site: Site, veri
     assert outcome == site.finished("keyed", **verified(verifier_url, grader="math"))
     # what was graded by a key is verified afterwards, and goes on
     config = site.write("keyed", **verified(verifier_url, rubric="verifier_only"))
-    done = typed("regrade", site.directory("keyed"), "--config", config)
-    assert done.exit_code == ExitCode.REACHED, done.output
+    typed("regrade", site.directory("keyed"), "--config", config, code=ExitCode.REACHED)
     for trial in stored(site, "keyed"):
         assert trial.category == (3 if trial.signals["verdict"] == "correct" else 2)
     assert site.run(config, "--run-dir", site.directory("keyed")).exit_code in ENDED
@@ -461,8 +450,7 @@ def test_a_regrade_needs_room_for_the_request_without_content_too(site: Site, ve
 
     limit = needed(regrade(2000))
     assert needed(regrade(limit - 1)) == limit
-    done = regrade(limit)
-    assert done.exit_code == ExitCode.REACHED, done.output
+    assert regrade(limit).exit_code == ExitCode.REACHED
 
 
 def top_logprobs(number: int) -> dict[str, object]:
@@ -482,8 +470,7 @@ def test_a_server_that_cannot_verify_is_reported_before_anything_is_spent(
 ) -> None:
     server = SimulatedServer(small_world(), verifier=verifier)
     with serving(server) as url:
-        ended = site.run(site.write(**verified(url, grader=verified_by(url, **grader))))
-    assert ended.exit_code == ExitCode.CONFIGURATION
+        ended = site.run(site.write(**verified(url, grader=verified_by(url, **grader))), code=ExitCode.CONFIGURATION)
     assert message in re.sub(r"\s+", " ", ended.output)
     assert server.counts["answered"] == 1 and not stored(site)
 

@@ -95,8 +95,7 @@ def test_questions_without_an_answer_to_compare_with_are_refused_before_any_requ
     config = site.write(**scored(site, fair_url, AGAINST))
     with (site.folder / "with_others.jsonl").open("a") as file:
         file.write("\n" + json.dumps({"id": "q1000", "prompt": "Which?", "answer": "7", "other": " "}))
-    refused = site.run(config)
-    assert refused.exit_code == ExitCode.CONFIGURATION, refused.output
+    refused = site.run(config, code=ExitCode.CONFIGURATION)
     assert "has no answer in other to compare with; see grader.compare_to" in refused.output
     assert not site.directory().exists()
 
@@ -130,8 +129,7 @@ def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_url: s
     for trial in stored(site):
         labels.append(f'{trial.model},{trial.question},{trial.trial},"{"met" if is_right(trial) else "not met"}, met"')
     (site.folder / "labels.csv").write_text("\n".join(labels))
-    result = typed("label", site.directory(), "--from", site.folder / "labels.csv")
-    assert result.exit_code == 0, result.output
+    typed("label", site.directory(), "--from", site.folder / "labels.csv", code=0)
     labelled = stored_results(site.directory()).labelled
     assert labelled is not None and labelled.levels == ("met, met", "not met, met")
     assert all(model.corrected == pytest.approx(model.score) and not model.disagreements for model in labelled.models)

@@ -87,8 +87,7 @@ def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, alwa
     printed(process, "cyd: starting its server on")  # which may be before the slower one of the others is ready
     kill(process)
     assert none_left(site)
-    ended = site.run(config)
-    assert ended.exit_code == ExitCode.SPENT, ended.output
+    site.run(config, code=ExitCode.SPENT)
     require_same(RunOutcome.of(site.directory()), always_served)
     starts = events_in(site.directory(), ServerLaunched)
     assert {launch.on for launch in starts} == {"0", "1"} and {launch.model for launch in starts} == set(MODELS)
@@ -156,8 +155,7 @@ def test_a_run_waits_for_a_place_that_another_run_holds(site: Site) -> None:
     second.send_signal(signal.SIGINT)
     out, err = second.communicate(timeout=HANGS)
     assert second.returncode == ExitCode.STOPPED, err
-    rehearsed = typed("run", config, "--dry-run")
-    assert rehearsed.exit_code == ExitCode.REACHED
+    rehearsed = typed("run", config, "--dry-run", code=ExitCode.REACHED)
     when = rf"ok    ada  on gpu0  would be started when the run first \(process {first.pid}, since \S+\) has ended: "
     assert re.search(when, rehearsed.stdout)
     second = site.start(config)
@@ -175,19 +173,16 @@ def test_a_missing_program_is_reported_before_anything_is_started(site: Site, mo
     models[2] = {"name": "cyd", "model": "org/cyd", "launch": {}}
     config = site.write(models=models)
     environment = {"PATH": str(site.folder)}
-    refused = typed("run", config, "--display", "plain", **environment)
-    assert refused.exit_code == ExitCode.CONFIGURATION
+    refused = typed("run", config, "--display", "plain", code=ExitCode.CONFIGURATION, **environment)
     assert "cyd: the program vllm is not found on the PATH; pip install vllm, or set launch.command" in refused.stderr
-    result = typed("validate", config, **environment)
-    assert result.exit_code == 0
+    result = typed("validate", config, code=0, **environment)
     assert "warning: cyd: the program vllm is not found on the PATH" in result.stdout
 
 
 def test_a_dry_run_starts_nothing_and_says_what_would_be_started(site: Site) -> None:
     models = launched(site)
     models[2] = {"name": "cyd", "launch": {"command": "no-such-server --port {port}"}}
-    result = site.run(site.write(models=models, pool=["gpu0", "gpu1"]), "--dry-run")
-    assert result.exit_code == ExitCode.ENDPOINTS
+    result = site.run(site.write(models=models, pool=["gpu0", "gpu1"]), "--dry-run", code=ExitCode.ENDPOINTS)
     command = f"{sys.executable} -S {SERVER} PORT {site.folder}"
     assert f"ok    ada  on gpu0 or gpu1  would be started: {command}" in result.stdout
     assert "FAIL  cyd  on gpu0 or gpu1  the program no-such-server is not found on the PATH" in result.stdout
@@ -199,11 +194,9 @@ def test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none(site: 
     would = "would be started on the cluster: no-such-server --port PORT"
     for sites, pool, where in ((3, None, "3 sites"), (1, 3, "a shared site")):
         models = [{"name": name, "launch": launch | {"sites": sites}} for name in ("ada", "cyd")]
-        result = site.run(site.write(models=models, pool=pool), "--dry-run", "--ray", "auto")
-        assert result.exit_code == ExitCode.REACHED, result.output
+        result = site.run(site.write(models=models, pool=pool), "--dry-run", "--ray", "auto", code=ExitCode.REACHED)
         assert all(f"ok    {name}  {where}  {would}\n" in result.stdout for name in ("ada", "cyd"))
-    local_config = site.write(models=models, pool=[0, 1])
-    refused = site.run(local_config, "--dry-run", "--ray", "auto")
+    refused = site.run(site.write(models=models, pool=[0, 1]), "--dry-run", "--ray", "auto")
     assert refused.exit_code == ExitCode.CONFIGURATION and "as in pool: 8" in refused.output
     assert not site.directory().exists()
 
@@ -213,8 +206,7 @@ def test_a_dry_run_may_start_every_server_ask_it_and_stop_it(site: Site) -> None
     models = launched(site)
     models[1]["launch"] = launching(site.folder, "broken")
     models.append({"name": "eve", "launch": launching(site.folder)})
-    result = typed("run", site.write(models=models), *STARTING)
-    assert result.exit_code == ExitCode.ENDPOINTS
+    result = typed("run", site.write(models=models), *STARTING, code=ExitCode.ENDPOINTS)
     states = [line.split()[:2] for line in result.stdout.splitlines() if line.startswith(("ok ", "FAIL "))]
     assert states == [["ok", "ada"], ["FAIL", "bob"], ["ok", "cyd"], ["FAIL", "eve"]]
     assert result.stdout.splitlines()[-1].startswith("Next: fix")
@@ -296,16 +288,14 @@ def test_a_cap_on_gpu_hours_ends_the_run_when_servers_were_held_for_so_long(site
     cap = gpus * 3 * (seconds + ENDING_SECONDS) / 3600.0
     models = [{**model, "gpus": gpus} for model in launched(site, "slow")]
     config = site.write(models=models, budget={"gpu_hours": cap}, concurrency=200)
-    ended = site.run(config)
-    assert ended.exit_code == ExitCode.SPENT, ended.output
+    ended = site.run(config, code=ExitCode.SPENT)
     (finished,) = events_in(site.directory(), RunFinished)
     assert finished.reason is Reason.GPU_TIME
     assert "Stopped by the budget: servers were held for all its GPU hours." in ended.stdout
     held = sum(held_time.gpu_seconds for held_time in held_of(site.directory()).values())
     assert held >= 3 * gpus * seconds, "they were told to end with just the seconds left that they may take for it"
     before = len(events_in(site.directory(), ServerLaunched))
-    again = site.run(config)
-    assert again.exit_code == ExitCode.SPENT, again.output
+    site.run(config, code=ExitCode.SPENT)
     assert len(events_in(site.directory(), ServerLaunched)) == before, "nothing is started for which there is no time"
 
 
@@ -328,8 +318,7 @@ def test_the_server_of_a_settled_model_goes_while_others_go_on_over_a_kill_and_a
     (site.folder / "go").touch()
     held = held_of(site.directory())[LAST]
     before = len(events_in(site.directory(), ServerLaunched))
-    ended = site.run(config)
-    assert ended.exit_code in (ExitCode.SPENT, ExitCode.REACHED), ended.output
+    site.run(config, code=(ExitCode.SPENT, ExitCode.REACHED))
     assert [event.model for event in events_in(site.directory(), ModelSettled)].count(LAST) == 1
     assert [event.model for event in events_in(site.directory(), ServerReleased)].count(LAST) == 1
     again = events_in(site.directory(), ServerLaunched)[before:]

@@ -53,9 +53,7 @@ def earlier(site: Site, ended_runs: EndedRuns) -> Path:
 def run_with(site: Site, section: dict[str, object], **changes: object) -> str:
     """The messages of a run that takes R0."""
     config = site.write(prior=section, **{"seed": 1, "trials": {"min": 3, "max": 8}, **changes})
-    ended = site.run(config)
-    assert ended.exit_code in ENDED, ended.stderr
-    return ended.stdout
+    return site.run(config, code=ENDED).stdout
 
 
 @pytest.mark.slow
@@ -133,12 +131,10 @@ def test_invalid_prior_runs_are_refused_and_nothing_begins(
 
 def test_neither_the_run_itself_nor_one_without_a_complete_first_round_gives_r0(site: Site, earlier: Path) -> None:
     config = site.write(prior={"run": str(earlier)})
-    refused = site.run(config, "--run-dir", earlier)
-    assert refused.exit_code == ExitCode.CONFIGURATION and "is the run itself" in refused.stderr
+    assert "is the run itself" in site.run(config, "--run-dir", earlier, code=ExitCode.CONFIGURATION).stderr
     with closing(sqlite3.connect(earlier / "run.sqlite")) as connection, connection:
         connection.execute("DELETE FROM trials WHERE number = 3 AND question = 1")
-    refused = site.run(config)
-    assert refused.exit_code == ExitCode.CONFIGURATION
+    refused = site.run(config, code=ExitCode.CONFIGURATION)
     assert "has no complete first round of any model of this run" in refused.stderr
 
 
@@ -217,8 +213,7 @@ def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_sam
     (path := site.folder / "short.yaml").write_text(json.dumps({"rubric": SHORT}))
     looked = typed("rescore", site.directory(), "--rubric", path, "--format", "json")
     changes = settings(rubric=taking(SHORT, site.directory()), trials={"min": FIRST, "max": 8})
-    done = typed("regrade", site.directory(), "--config", site.write(**changes))
-    assert done.exit_code == ExitCode.REACHED, done.output
+    typed("regrade", site.directory(), "--config", site.write(**changes), code=ExitCode.REACHED)
     trials, (event,) = stored_trials(site.directory()), events_in(site.directory(), ThresholdsFrozen)
     assert event.values == {"completion_tokens p40": pytest.approx(by_hand(trials))}
     require_labels(trials, by_hand(trials))
@@ -365,8 +360,7 @@ def test_every_token_is_kept_and_exported(site: Site) -> None:
     assert site.finished("plain", sampling=sampling | {"logprobs": True}, **usual) == outcome
     assert all(trial.answer.token_logprobs is None for trial in stored(site, "plain"))
     place = site.folder / "rows.jsonl"
-    done = typed("export", site.directory(), "--format", "jsonl", "--output", place)
-    assert done.exit_code == 0, done.output
+    typed("export", site.directory(), "--format", "jsonl", "--output", place, code=0)
     rows = [json.loads(line) for line in place.read_text().splitlines()]
     assert [row["token_logprobs"]["tokens"] for row in rows] == [list(logprobs_of(trial).tokens) for trial in trials]
 

@@ -27,8 +27,7 @@ from adaptive_eval.store.errors import DATABASE_FILE
 
 def test_a_dry_run_says_what_would_run_and_its_worst_cost(site: Site) -> None:
     config = site.write(budget={"tokens": 100_000}, stopping={"delta": 0.02})
-    result = site.run(config, "--dry-run")
-    assert result.exit_code == ExitCode.REACHED, result.stderr
+    result = site.run(config, "--dry-run", code=ExitCode.REACHED)
     assert "at confidence 0.95, delta 2 points\n" in result.stdout
     for name in MODELS:
         assert f"ok    {name}" in result.stdout
@@ -50,8 +49,7 @@ def test_a_run_begins_with_the_answers_of_its_dry_run(site: Site) -> None:
         config = site.at(url).write(trials=trials)
         site.run(config, "--dry-run")
         before = with_dry_run.counts["answered"]
-        result = site.run(config)
-        assert result.exit_code in ENDED and "begins with 6 answers of the dry run" in result.stderr
+        assert "begins with 6 answers of the dry run" in site.run(config, code=ENDED).stderr
         assert with_dry_run.counts["answered"] - before == 3 * 8 * 4 - 6
     assert not (site.directory() / DRY_RUN).exists()
     with serving(without) as url:
@@ -110,8 +108,7 @@ def test_a_dry_run_says_if_a_run_cannot_resume_or_begin(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 2})
     site.run(config)
     stored = (site.directory() / DATABASE_FILE).read_bytes()
-    result = site.run(config, "--dry-run")
-    assert f"directory {site.directory()} (resumes with 48 trials)" in result.stdout
+    assert f"directory {site.directory()} (resumes with 48 trials)" in site.run(config, "--dry-run").stdout
     result = site.run(config, "--dry-run", "--set", "sampling.temperature=0.1")
     assert result.exit_code == ExitCode.CONFIGURATION and "has a run with other settings" in result.stderr
     result = site.run(config, "--dry-run", "--set", "prior.run=elsewhere")
@@ -122,8 +119,7 @@ def test_a_dry_run_says_if_a_run_cannot_resume_or_begin(site: Site) -> None:
 def test_a_dry_run_names_every_server(site: Site) -> None:
     models = models_at(site.base_url, "ada", "bob")
     models[0]["base_url"] = [site.base_url, "http://127.0.0.1:9/v1"]
-    result = site.run(site.write(models=models), "--dry-run")
-    assert result.exit_code == ExitCode.ENDPOINTS
+    result = site.run(site.write(models=models), "--dry-run", code=ExitCode.ENDPOINTS)
     states = [line.split()[:2] for line in result.stdout.splitlines() if line.startswith(("ok ", "FAIL "))]
     assert states == [["ok", "ada"], ["FAIL", "ada"], ["ok", "bob"]]
     assert result.stdout.splitlines()[-1].startswith("Next: fix")
@@ -132,8 +128,7 @@ def test_a_dry_run_names_every_server(site: Site) -> None:
 
 def test_servers_are_started_for_a_dry_run_on_this_machine_alone(site: Site) -> None:
     for options in (("--start-servers",), ("--dry-run", "--start-servers", "--ray", "auto")):
-        result = site.run(site.write(), *options)
-        assert result.exit_code == ExitCode.CONFIGURATION and "--start-servers needs --dry-run" in result.stderr
+        assert "--start-servers needs --dry-run" in site.run(site.write(), *options, code=ExitCode.CONFIGURATION).stderr
     assert not site.directory().exists()
 
 
@@ -174,8 +169,7 @@ def test_a_dry_run_asks_the_servers_of_judges_too(site: Site) -> None:
         reachable = {"base_url": url, "model": "judge"}
         for other, code in ((reachable, ExitCode.REACHED), (away, ExitCode.ENDPOINTS)):
             grader = {"kind": "judge", "server": [reachable, other]}
-            result = site.run(site.at(url).write(grader=grader, concurrency={"retry_for": 0}), "--dry-run")
-            assert result.exit_code == code, result.output
+            result = site.run(site.at(url).write(grader=grader, concurrency={"retry_for": 0}), "--dry-run", code=code)
             assert "ok    the judge 1" in result.output
             assert ("FAIL  the judge 2  http://127.0.0.1:9/v1" in result.output) == (code is ExitCode.ENDPOINTS)
 
@@ -217,8 +211,7 @@ GUESSED: tuple[dict[str, object], ...] = ({"temperature": 0.6}, {"temperature": 
 def forecast_trials(site: Site, **changes: object) -> float:
     """The median of the forecast."""
     path = site.folder / "forecast.json"
-    planned = typed("plan", site.write(**changes), "--simulations", "10", "--json", path)
-    assert planned.exit_code == 0, planned.output
+    typed("plan", site.write(**changes), "--simulations", "10", "--json", path, code=0)
     return float(json.loads(path.read_text())["need"]["costs"]["trials"]["median"])
 
 

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from hashlib import blake2b
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from fakes import uniform
 from scripted_server import ScriptedPlace, scripted_server
 
 from adaptive_eval.base.errors import ExitCode
@@ -19,8 +19,7 @@ QUESTIONS = 6
 
 
 def answer(model: str, question: str, seed: int, skills: Mapping[str, float] = SKILLS) -> str:
-    drawn = blake2b(repr((model, question, seed)).encode(), digest_size=8).digest()
-    is_right = int.from_bytes(drawn, "big") / 2**64 < skills[model]
+    is_right = uniform(model, question, seed) < skills[model]
     return f"After {seed} steps, the answer is {question.split()[1] if is_right else 0}.{WORDS}"
 
 
@@ -48,8 +47,7 @@ BETWEEN_OTHERS = frozenset({"ada", "cid"})
 
 
 def test_it_is_asked_no_more_and_the_others_are_compared_without_it(place: ScriptedPlace) -> None:
-    ended = place.run()
-    assert ended.exit_code == ExitCode.SPENT
+    ended = place.run(code=ExitCode.SPENT)
     assert asked(place)["bob"] == 4 * QUESTIONS < asked(place)["ada"]
     found = verdicts(place)
     assert found.pop(BETWEEN_OTHERS) == "resolved", "though the one between them by score decides nothing"
@@ -130,15 +128,13 @@ def test_the_best_of_the_others_are_found_without_it(place: ScriptedPlace) -> No
 @pytest.mark.parametrize("models", [["bob", "ada"], ["bob"]])
 def test_a_run_that_they_stop_says_what_they_are_and_how_to_go_on(place: ScriptedPlace, models: list[str]) -> None:
     objective = {"kind": "precision", "half_width": 0.2}
-    ended = place.run(models=models, objective=objective, stopping={"on_alarm": "any"})
-    assert ended.exit_code == ExitCode.SPENT
+    ended = place.run(models=models, objective=objective, stopping={"on_alarm": "any"}, code=ExitCode.SPENT)
     assert "For answers that repeat, fix the server and use --ask-again" in ended.stderr
     summary = place.report("summary")
     assert "No ranking: answers of bob come back word for word." in summary and "identical" not in summary
     assert "--ask-again" in summary.partition("to do")[2]
     place.server.answer = answer
-    again = place.run("--ask-again", models=models, objective=objective, stopping={"on_alarm": "any"})
-    assert again.exit_code == ExitCode.REACHED, again.output
+    place.run("--ask-again", models=models, objective=objective, stopping={"on_alarm": "any"}, code=ExitCode.REACHED)
 
 
 def test_copies_that_would_decide_the_first_look_decide_nothing(place: ScriptedPlace) -> None:
@@ -198,8 +194,7 @@ def test_a_model_behind_a_cache_has_no_answers_until_it_is_switched_off(place: S
     place.write_questions(12)
     trials = {"min": 4, "max": 8, "optimize": "cost"}
     for _ in range(3):
-        ended = place.run(trials=trials)
-        assert ended.exit_code in (ExitCode.ENDPOINTS, ExitCode.SPENT), ended.output
+        ended = place.run(trials=trials, code=(ExitCode.ENDPOINTS, ExitCode.SPENT))
         (row,) = [row for row in place.results["models"] if row["name"] == "bob"]
         assert row["tier"] is None and row["stored_trials"] <= 24
         assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", "repeats")]

@@ -55,8 +55,7 @@ CONTINUE = r"to do     to continue:\r?\n          adaptive-eval run \S*run\.yaml
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> RunOutcome:
     """What the run finds when nothing happens to it."""
-    site = Site.make(tmp_path_factory.mktemp("uninterrupted"), base_url)
-    outcome = site.finished()
+    outcome = Site.make(tmp_path_factory.mktemp("uninterrupted"), base_url).finished()
     assert len(outcome.looks) > 5
     return outcome
 
@@ -98,9 +97,7 @@ def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninter
         config = site.write(models=models, concurrency=2)
         process = site.start(config)
         wait_until(lambda: gated.waiting, process)
-        second = site.run(config)
-        assert second.exit_code == ExitCode.FAILED
-        assert f"is held by process {process.pid} on " in second.stderr
+        assert f"is held by process {process.pid} on " in site.run(config, code=ExitCode.FAILED).stderr
         process.send_signal(signal.SIGTERM)
         line = printed(process, "stopping: ")
         assert re.search(r"stopping: waiting for \d+ requests? to be answered and graded", line), line
@@ -157,8 +154,7 @@ def test_a_resume_that_changes_what_trials_mean_is_refused(site: Site, ended_run
         ({"grader": "contains"}, "grader.kind: 'numeric' → 'contains'"),
         ({"seed": 5}, "seed: 0 → 5"),
     ):
-        refused = site.run(site.write(trials={"min": 2, "max": 2}, **changes))
-        assert refused.exit_code == ExitCode.CONFIGURATION
+        refused = site.run(site.write(trials={"min": 2, "max": 2}, **changes), code=ExitCode.CONFIGURATION)
         assert message in refused.stderr
         regrade = f"adaptive-eval regrade {site.directory()} --config {site.folder / 'run.yaml'}\n"
         assert refused.stderr.endswith(regrade) == ("grader" in changes)
@@ -184,8 +180,7 @@ def test_fresh_starts_over_beside_the_old_run(site: Site, monkeypatch: pytest.Mo
 def test_a_run_without_answers_does_not_block_other_settings(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     words = ["--display", "none", "--set", "trials.min=2", "--set", "trials.max=2"]
-    refused = typed("run", site.write(budget={"trials": 1}), *words)
-    assert refused.exit_code == ExitCode.SPENT, refused.output
+    typed("run", site.write(budget={"trials": 1}), *words, code=ExitCode.SPENT)
     assert not RunOutcome.of(site.directory()).outcomes
     typed("run", site.write(prompt="Now: {prompt}"), *words)
     assert RunOutcome.of(site.directory("run~2")).outcomes
@@ -194,9 +189,7 @@ def test_a_run_without_answers_does_not_block_other_settings(site: Site, monkeyp
 
 
 @pytest.mark.parametrize("budget", [{}, {"tokens": 10**7}], ids=["without caps", "capped"])
-def test_a_run_killed_before_an_answer_is_left_aside_unless_caps_count_it(
-    tmp_path: Path, budget: dict[str, int]
-) -> None:
+def test_runs_killed_before_any_answer_are_left_unless_caps_count_them(tmp_path: Path, budget: dict[str, int]) -> None:
     folder, changes = str(tmp_path), {"budget": budget} if budget else {}
     first = played.prepared(tmp_path, store=folder, **changes)
     with closing(RunStore.open(run_directory(first, None, False), first.header)) as store:
@@ -256,14 +249,12 @@ def test_a_full_disk_keeps_all_commits(site: Site, uninterrupted: RunOutcome, di
     """On a file system of a third of a MiB."""
     subprocess.run(["mount", "-o", "remount,size=320k", disk], check=True)
     config, where = site.write(), ("--run-dir", disk / "run")
-    stopped = site.run(config, *where)
-    assert stopped.exit_code == ExitCode.FAILED
+    stopped = site.run(config, *where, code=ExitCode.FAILED)
     assert "the disk is full" in stopped.stderr and "Traceback" not in stopped.stderr
     # whichever file met the full disk: the database, or a report of a look
     assert any(text in stopped.stderr for text in ("What was committed is intact", "Stored answers are intact"))
     (disk / "filler").write_bytes(bytes(max(0, shutil.disk_usage(disk).free - 4096)))
-    again = site.run(config, *where)
-    assert again.exit_code == ExitCode.FAILED and again.stderr.startswith("error: ")
+    assert site.run(config, *where, code=ExitCode.FAILED).stderr.startswith("error: ")
     subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
     assert trials_in(disk / "run") == sum(committed) > 0
     assert site.run(config, *where).exit_code == ExitCode.REACHED
@@ -302,18 +293,15 @@ def test_a_run_on_a_read_only_disk_is_read_and_not_written(site: Site, disk: Pat
     assert wait_for_trials(disk / "run", 40, process)
     kill(process)
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    read = typed("verify", disk / "run")
-    assert read.exit_code == 0 and "intact" in read.output
+    assert "intact" in typed("verify", disk / "run", code=0).output
     for run in ("run", "new"):
-        refused = site.run(site.write(), "--run-dir", disk / run)
-        assert refused.exit_code == ExitCode.FAILED
+        refused = site.run(site.write(), "--run-dir", disk / run, code=ExitCode.FAILED)
         assert "Read-only file system" in refused.stderr and "choose another --run-dir" in refused.stderr.lower()
 
 
 @pytest.mark.usefixtures("short_pauses")
 def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
     with serving(SimulatedServer(small_world(), faults=Faults(server_error=1.0))) as url:
-        ended = site.run(site.at(url).write(concurrency={"retry_for": 0}))
-    assert ended.exit_code == ExitCode.ENDPOINTS
+        ended = site.run(site.at(url).write(concurrency={"retry_for": 0}), code=ExitCode.ENDPOINTS)
     assert "Stopped: no usable answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
     assert site.results()["run"]["status"] == "stopped"

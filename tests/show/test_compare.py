@@ -61,8 +61,7 @@ def test_counts_are_those_of_the_results(run_as: RunAs) -> None:
 @pytest.mark.parametrize("gpus", [None, 2], ids=["others' servers", "GPUs that are paid for"])
 def test_a_report_shows_server_time_where_it_is_paid_for(site: Site, run_as: RunAs, gpus: int | None) -> None:
     models = [{"name": name, "base_url": site.base_url} | ({"gpus": gpus} if gpus else {}) for name in MODELS]
-    directory = run_as("a", models=models)
-    view = read_view(directory)
+    view = read_view(run_as("a", models=models))
     assert view.results is not None and view.results.cost.server_seconds
     assert ("server time" in markdown(view)) == (gpus is not None)
 
@@ -164,9 +163,7 @@ def test_answers_that_an_import_shares_with_its_run_are_mentioned(site: Site, ru
     number = sum(int(row.trials) for row in read_view(first).results.models)  # type: ignore[union-attr]
 
     def compared(run: Path, *also: str) -> str:
-        result = typed("compare", first, run, *also)
-        assert result.exit_code == 0, result.output
-        return " ".join(result.stdout.split())
+        return " ".join(typed("compare", first, run, *also, code=0).stdout.split())
 
     for kind, sentence in (
         ("csv", f"{number} answers count in both runs"),
@@ -199,9 +196,7 @@ def test_a_benchmark_is_compared_by_its_name_and_other_weights_are_mentioned(run
 
 
 @pytest.mark.slow
-def test_the_command_names_both_runs_by_their_folders(
-    site: Site, run_as: RunAs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_names_runs_by_their_folders(site: Site, run_as: RunAs, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = run_as("a"), run_as("b", seed=3)
     result = typed("compare", first, second)
     assert result.exit_code == 0 and "3 questions" not in result.stdout and "on the 8 questions" in result.stdout
@@ -229,8 +224,7 @@ def test_other_rubrics_questions_and_models_cannot_be_compared(site: Site, run_a
     assert "right 2" in result.stderr
     renamed = {"eve": "ada", "fay": "bob"}.items()
     third = run_as("c", models=[{"name": name, "model": model, "base_url": site.base_url} for name, model in renamed])
-    result = typed("compare", first, third)
-    assert result.exit_code == 2 and "no model in common" in result.stderr
+    assert "no model in common" in typed("compare", first, third, code=2).stderr
 
 
 def replace_cells(counts: RunCounts, cells: np.ndarray) -> RunCounts:

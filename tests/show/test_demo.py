@@ -72,8 +72,7 @@ def test_numbers_of_the_demo_are_those_of_scorio(tabs: Tabs) -> None:
         assert [tuple(estimate) for estimate in result["a"]] == [near(tuple(scorio.eval.avg(model))) for model in R]
         for k, values in zip((1, 2, 4), result["pass"], strict=True):
             assert values == near([scorio.eval.pass_at_k(model, k) for model in R])
-        means = [scorio.eval.avg(model)[0] for model in R]
-        assert result["ranks"] == rank_scores(means).tolist()
+        assert result["ranks"] == rank_scores([scorio.eval.avg(model)[0] for model in R]).tolist()
         assert result["z"] == near((mu[0][0] - mu[1][0]) / np.hypot(mu[0][1], mu[1][1]))
         assert n > 0
 

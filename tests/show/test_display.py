@@ -40,14 +40,7 @@ from adaptive_eval.report.finding import Clause, counted_sentence, finding, has_
 from adaptive_eval.report.lines import Scale, count, duration, safe_line
 from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import Caution, GateRow, Results
-from adaptive_eval.report.status import (
-    CurrentTraffic,
-    Standing,
-    Status,
-    Used,
-    results_in_progress,
-    standings,
-)
+from adaptive_eval.report.status import CurrentTraffic, Standing, Status, Used, results_in_progress, standings
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show import displays
 from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
@@ -353,9 +346,7 @@ GRADER = Lost(Cause.GRADER, "no grade on question q3: too slow")
         ({"ada": GRADER, "bob": SERVER}, ExitCode.ENDPOINTS, True),
     ],
 )
-def test_a_blocked_run_names_who_was_set_aside_and_why(
-    tmp_path: Path, lost: dict[str, Lost], code: ExitCode, mend: bool
-) -> None:
+def test_blocked_runs_name_the_lost_and_why(tmp_path: Path, lost: dict[str, Lost], code: ExitCode, mend: bool) -> None:
     ended = how_it_ended(Reason.BLOCKED, status(), tmp_path, lost=lost)
     assert ended.exit_code is code
     assert all(f"{name} ({loss.headline})" in ended.why for name, loss in lost.items())

@@ -232,9 +232,7 @@ def test_answers_that_wait_for_a_judge_are_told_before_the_first_look(tmp_path: 
 
 def test_every_format_is_written_completely_and_to_the_right_place(run: Path) -> None:
     for kind in ("md", "json", "csv"):
-        ended = typed("report", run, "--format", kind)
-        assert ended.exit_code == 0, ended.output
-        assert ended.stdout.strip() == str(run / f"report.{kind}")
+        assert typed("report", run, "--format", kind, code=0).stdout.strip() == str(run / f"report.{kind}")
     report = json.loads((run / "report.json").read_text())
     assert report["format"] == "adaptive-eval.report/1" and report["run"]["models"] == list(MODELS)
     assert report["run"]["events"][0].keys() == {"at", "kind", "text"}
@@ -245,8 +243,7 @@ def test_every_format_is_written_completely_and_to_the_right_place(run: Path) ->
     ended = typed("report", run, "--format", "md", "--output", output)
     assert ended.exit_code == 1 and str(output) in ended.stderr and "--output" in ended.stderr
     (empty := run / "no run").mkdir()
-    ended = typed("report", empty)
-    assert ended.exit_code == 1 and "has no run" in ended.stderr and list(empty.iterdir()) == []
+    assert "has no run" in typed("report", empty, code=1).stderr and list(empty.iterdir()) == []
 
 
 @pytest.mark.parametrize(("by", "weighted"), [("benchmark", True), ("topic", False)])
@@ -345,8 +342,7 @@ def test_a_document_is_text_for_a_terminal_or_markdown() -> None:
     ]
     title, head, *body, _, last = as_text(blocks).splitlines()
     assert (title, last) == ("Runs_of*", "8 -> 32") and head.split() == ["name", "trials"]
-    ends = {line.rindex(str(number)) for number, line in enumerate(body)}
-    assert ends == {len(head) - 1}
+    assert {line.rindex(str(number)) for number, line in enumerate(body)} == {len(head) - 1}
     assert [line[: line.rindex(" ")].strip() for line in body] == cells
     text = as_markdown("a_b", blocks)
     assert text.startswith("# a\\_b\n\n## Runs\\_of\\*\n\n| name ") and text.endswith("\n\n8 -\\> 32\n")
@@ -392,9 +388,7 @@ def test_reports_say_which_answers_count_where_more_were_asked(view: RunView) ->
         ("out_of_reach", "out_of_reach", True),
     ],
 )
-def test_a_pull_request_has_the_next_step_where_something_is_undecided(
-    view: RunView, reason: str | None, verdict: str, advised: bool
-) -> None:
+def test_pull_requests_have_a_next_step_if_any(view: RunView, reason: str | None, verdict: str, advised: bool) -> None:
     results = view.results
     assert results is not None
     pairs = tuple(replace(pair, verdict=verdict) for pair in results.pairs)

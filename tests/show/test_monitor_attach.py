@@ -23,14 +23,7 @@ from rich.console import Console
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.core.types import Cause, Cost, Reason
 from adaptive_eval.machine.charges import Charge, ChargeKind
-from adaptive_eval.notes import (
-    Event,
-    ModelSetAside,
-    ReplicaLost,
-    RunFinished,
-    RunStopped,
-    ServersNoticed,
-)
+from adaptive_eval.notes import Event, ModelSetAside, ReplicaLost, RunFinished, RunStopped, ServersNoticed
 from adaptive_eval.report.lines import Scale
 from adaptive_eval.report.looks import plain_look, read_look
 from adaptive_eval.report.reader import RunReader
@@ -84,9 +77,7 @@ async def test_json_and_plain_lines_have_the_latest_look_then_each_new_one_and_t
     assert last["trials"] == sum(run.controller.looks[-1].trials)
 
 
-async def test_the_live_view_is_that_of_run_but_for_what_only_run_knows(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_live_view_is_that_of_run_without_what_run_knows(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "REFRESH_SECONDS", 0.01)
     run = play(budget={"trials": 500})
     console = Console(file=io.StringIO(), force_terminal=True, width=110, height=40, record=True)
@@ -260,12 +251,10 @@ def test_monitor_follows_a_real_run_to_its_end(site: Site, monkeypatch: pytest.M
 def test_once_shows_a_run_that_goes_on_and_one_that_is_over(play: Play) -> None:
     run = play()
     name = str(run.directory)
-    first = typed("monitor", name, "--once")
-    assert first.exit_code == ExitCode.RUNNING and "look 1 is not complete yet: 0 trials" in first.stdout
+    assert "look 1 is not complete yet: 0 trials" in typed("monitor", name, "--once", code=ExitCode.RUNNING).stdout
     while not run.step(20):
         pass
-    later = typed("monitor", name, "--once")
-    assert later.exit_code == ExitCode.RUNNING
+    later = typed("monitor", name, "--once", code=ExitCode.RUNNING)
     assert "played · look 1" in later.stdout and "tier  model" in later.stdout and "Finished" not in later.stdout
     record = typed("monitor", name, "--once", "--display", "json")
     assert [json.loads(line)["record"] for line in record.stdout.splitlines()] == ["opened", "event", "look"]
@@ -289,19 +278,14 @@ def test_the_monitor_can_be_ended_and_the_run_goes_on(play: Play, number: signal
     assert RunReader(run.store.reader).trial_count() == 40
 
 
-def test_missing_runs_and_senseless_options_are_refused_clearly(
-    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    missing = typed("monitor", tmp_path / "nothing", "--once")
-    assert missing.exit_code == ExitCode.FAILED and "nothing does not exist" in missing.stderr
-    alone = typed("monitor", tmp_path, "--port", "80")
-    assert alone.exit_code == ExitCode.CONFIGURATION and "need --web" in alone.stderr
+def test_missing_runs_and_bad_options_are_refused(tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "nothing does not exist" in typed("monitor", tmp_path / "nothing", "--once", code=ExitCode.FAILED).stderr
+    assert "need --web" in typed("monitor", tmp_path, "--port", "80", code=ExitCode.CONFIGURATION).stderr
     both = typed("monitor", tmp_path, "--web", "--once")
     assert both.exit_code == ExitCode.CONFIGURATION and "cannot be used with --web" in both.stderr
     file = tmp_path / "file"
     file.touch()
-    named = typed("monitor", file, "--web")
-    assert named.exit_code == ExitCode.FAILED and "is a file; name the folder of a run" in named.stderr
+    assert "is a file; name the folder of a run" in typed("monitor", file, "--web", code=ExitCode.FAILED).stderr
     play().close()
     for web in ((), ("--web",)):
         folder = typed("monitor", tmp_path / "runs", *web)
@@ -311,8 +295,7 @@ def test_missing_runs_and_senseless_options_are_refused_clearly(
     monkeypatch.setattr(attaching.time, "sleep", lambda seconds: pytest.fail("there is nothing to wait for"))
     (foreign / "run.sqlite").write_bytes(b"not a database at all" * 100)
     for web in ((), ("--web",)):
-        other = typed("monitor", foreign, *web)
-        assert other.exit_code == ExitCode.FAILED and "not an SQLite database" in other.stderr
+        assert "not an SQLite database" in typed("monitor", foreign, *web, code=ExitCode.FAILED).stderr
 
 
 @pytest.mark.parametrize("web", [(), ("--web",)])
@@ -322,15 +305,9 @@ def test_a_missing_run_is_reported_at_once(
     monkeypatch.setattr(attaching.time, "sleep", lambda seconds: pytest.fail("nobody asked to wait"))
     directory = play().directory
     slip = directory.with_name(directory.name + "x")
-    result = typed("monitor", slip, *web)
-    assert f"{slip} does not exist; did you mean {directory}?" in result.stderr
-    missing = directory.with_name("something-else")
-    result = typed("monitor", missing, *web)
-    assert (
-        result.exit_code == ExitCode.FAILED and f"the runs in {directory.parent} are {directory.name}" in result.stderr
-    )
-    first = typed("monitor", tmp_path / "none" / "a", *web)
-    assert first.exit_code == ExitCode.FAILED and " has no runs" in first.stderr
+    assert f"{slip} does not exist; did you mean {directory}?" in typed("monitor", slip, *web).stderr
+    result = typed("monitor", directory.with_name("something-else"), *web, code=ExitCode.FAILED)
+    assert f"the runs in {directory.parent} are {directory.name}" in result.stderr
+    assert " has no runs" in typed("monitor", tmp_path / "none" / "a", *web, code=ExitCode.FAILED).stderr
     monkeypatch.chdir(tmp_path)
-    without_runs = typed("monitor", "absent", *web)
-    assert "absent does not exist; this folder has no runs" in without_runs.stderr
+    assert "absent does not exist; this folder has no runs" in typed("monitor", "absent", *web).stderr

@@ -134,9 +134,7 @@ def test_a_resume_with_other_models_shows_none_of_the_old_ranking(play: Play) ->
     same(feed.view(), followed(run, 0).view())
 
 
-def test_a_killed_run_is_shown_as_such_and_judged_by_what_it_stored_but_not_one_that_starts(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_is_shown_by_what_it_stored_and_no_new_one(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     run = play()
     with monkeypatch.context() as starts:
         held = iter([False])
@@ -182,9 +180,7 @@ def test_a_directory_that_is_replaced_is_read_anew(play: Play, tmp_path: Path) -
 @pytest.mark.parametrize(
     "note", [Note(DISCARDED, 0, {"answers": 1, "discarded": True}), Note("noticed", 0, {"notice": ASKED_AGAIN})]
 )
-def test_answers_that_a_start_drops_leave_an_open_page_and_changed_grades_are_counted_anew(
-    play: Play, note: Note
-) -> None:
+def test_answers_that_a_start_drops_leave_an_open_page_and_changed_grades_count_anew(play: Play, note: Note) -> None:
     run = play()
     feed = followed(run, 50)
     _, dropped = next(run.store.reader.trials())

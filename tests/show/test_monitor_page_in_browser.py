@@ -190,9 +190,7 @@ def test_progress_updates_the_numbers(tabs: Tabs, serve: Callable[..., Server]) 
     assert server.asked.count("api/view") == 1, "numbers that moved are not drawn over"
 
 
-def test_a_page_asks_each_second_and_reads_the_view_each_third_while_somebody_looks(
-    tabs: Tabs, serve: Callable[..., Server]
-) -> None:
+def test_a_page_asks_each_second_and_reads_each_third_while_seen(tabs: Tabs, serve: Callable[..., Server]) -> None:
     server = serve(early())
     page = opened(tabs, server, held=True)
 
@@ -271,9 +269,7 @@ def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callabl
     assert page.evaluate("document.activeElement.matches('#questions canvas')")
 
 
-def test_a_server_that_comes_back_is_found_again(
-    tabs: Tabs, serve: Callable[..., Server], unused_tcp_port: int
-) -> None:
+def test_a_server_that_comes_back_is_found(tabs: Tabs, serve: Callable[..., Server], unused_tcp_port: int) -> None:
     server = serve(early(), unused_tcp_port)
     page = opened(tabs, server)
     page.wait_for_selector(".pulse")

@@ -80,9 +80,7 @@ async def test_only_requests_addressed_to_this_machine_or_a_host_that_was_named_
 async def test_every_response_carries_the_same_protection(play: Play) -> None:
     run = play()
     async with site_of(run.directory) as client:
-        responses = [
-            await client.get(path) for path in ("/", "/api/progress", "/assets/app.js", "/nothing", "/api/view")
-        ]
+        responses = [await client.get(at) for at in ("/", "/api/progress", "/assets/app.js", "/nothing", "/api/view")]
         responses.append(await client.post("/"))
     for response in responses:
         policy = response.headers["content-security-policy"]
@@ -149,9 +147,7 @@ async def test_a_view_is_fetched_once_until_something_changes(play: Play) -> Non
         assert (await client.head("/api/view")).content == b""
 
 
-async def test_answers_come_in_pages_bounded_by_number_and_texts_with_everything_a_reader_asks(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_answers_come_in_bounded_pages_with_all_one_asks(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = [300, 300, 300, 300, 5000, 300]
 
     def text(model: str, question: str, trial: int) -> str:
@@ -222,9 +218,7 @@ async def test_a_page_can_follow_a_run_to_its_end(play: Play, quick: None) -> No
         assert last["results"]["run"]["status"] == "finished" and len(last["looks"]) == len(run.controller.looks)
 
 
-async def test_a_page_follows_a_run_that_goes_on_after_its_end_or_moves(
-    play: Play, quick: None, tmp_path: Path
-) -> None:
+async def test_a_page_follows_runs_that_go_on_after_their_end_or_move(play: Play, quick: None, tmp_path: Path) -> None:
     ahead = {"min": 3, "max": 30, "optimize": "time"}
     run = play(trials=ahead)
     run.step(40)

@@ -53,8 +53,7 @@ def test_what_several_models_have_lost_is_one_line(tabs: Tabs) -> None:
     verdicts = OtherCostRow("lost_verdicts", MODELS[1], 0, 64, 0.0, 0.0, 0.0)
     leftover = OtherCostRow("left", "gone", 3, 90, 0.0, 0.0, 0.0, answers=2)
     cost = replace(view.results.cost, beside=(lost[0], verdicts, *lost[1:], leftover))
-    changed = replace(view, results=replace(view.results, cost=cost))
-    page = tabs.report(report_page(changed))
+    page = tabs.report(report_page(replace(view, results=replace(view.results, cost=cost))))
     also = "lost answers of 3 models; lost verdicts on answers of model-b; gone, no longer in the run"
     assert f"Also: 3 trials, 1,654 tokens on {also}." in page.inner_text("#cost")
 
@@ -79,9 +78,7 @@ def with_costs(run: RunView) -> RunView:
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
 @pytest.mark.parametrize("kind", ["ranking", "stopped"])
-def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
-    tabs: Tabs, kind: str, width: int, height: int
-) -> None:
+def test_the_first_screen_has_the_best_how_surely_and_its_cost(tabs: Tabs, kind: str, width: int, height: int) -> None:
     """Without a scroll or a click: the finding, every model with its interval, cost and verdict, and the answers."""
     run = with_costs(simulated(world(MODELS[:6], 8), **ASKED[kind]))  # type: ignore[arg-type]
     assert run.results is not None
@@ -124,9 +121,7 @@ def test_every_section_is_drawn_for_every_objective(tabs: Tabs, kind: str) -> No
     assert empty == 0
     for word in ("NaN", "undefined", "Infinity", "[object"):
         assert word not in page.inner_text("main"), word
-    for bad in page.evaluate(
-        "[...document.querySelectorAll('svg [d], svg [x], svg [cx]')].map((one) => one.outerHTML)"
-    ):
+    for bad in page.evaluate("[...document.querySelectorAll('svg [d], svg [x], svg [cx]')].map((it) => it.outerHTML)"):
         assert "NaN" not in bad and "undefined" not in bad and "Infinity" not in bad
     shown = page.evaluate(
         "[...document.querySelectorAll('main > section')].filter((one) => one.checkVisibility()).map(({ id }) => id)"
@@ -188,9 +183,7 @@ def test_hostile_texts_stay_texts(tabs: Tabs) -> None:
     hostile = tuple(f"{name} {HOSTILE.replace(chr(10), '')}"[:150].replace("\u0007", "") for name in MODELS[:3])
     run = simulated(world(hostile, 4))
     assert run.results is not None
-    questions = tuple(
-        replace(question, prompt=HOSTILE, answer=HOSTILE, choices=(HOSTILE,)) for question in run.questions
-    )
+    questions = tuple(replace(each, prompt=HOSTILE, answer=HOSTILE, choices=(HOSTILE,)) for each in run.questions)
     results = replace(run.results, warnings=(Caution("kind<b>", hostile[0], HOSTILE),))
     troubles = (ModelSetAside(hostile[1], HOSTILE), AnswersLost(hostile[1], 3, usd=0.1 + 0.2))
     events = (*run.events, *map(event_view, (*troubles, RunFinished(Reason.OUT_OF_REACH, hostile))))

@@ -69,9 +69,7 @@ def advice(results: Results, *arguments: str, **more: Mapping[str, float]) -> Ad
         ({}, Reason.BUDGET, "--set trials.min=2", "--set trials.min=2"),
     ],
 )
-def test_a_spent_cap_of_the_run_is_proposed_twice_as_large(
-    budget: dict[str, object], reason: Reason, given: str, doubled: str
-) -> None:
+def test_spent_caps_are_proposed_doubled(budget: dict[str, object], reason: Reason, given: str, doubled: str) -> None:
     caps = BudgetConfig.model_validate(budget).caps
     ending = Ending(reason=reason, results=None, trials=9, caps=caps, arguments=("mine.yaml", *given.split()))
     (step,) = next_steps(ending)
@@ -141,8 +139,7 @@ def test_no_model_is_best_while_another_has_no_score() -> None:
     results = replace(results, models=rows)
     *scored, last = results.models
     assert " is best: " in main_findings(results)[0]
-    few = replace(results, models=(*scored, replace(last, letters="ae")))
-    headline = main_findings(few)[0]
+    headline = main_findings(replace(results, models=(*scored, replace(last, letters="ae"))))[0]
     assert headline.startswith("ada has the highest score, ") and headline.endswith(", and is not compared with eve.")
     (sentence,) = main_findings(replace(results, models=(*scored, replace(last, score=None))))
     assert "best" not in sentence and f"{last.name} has no score." in sentence
@@ -166,9 +163,7 @@ def test_no_model_is_best_while_another_has_no_score() -> None:
         (["ada bob", "ada cyd"], ["open", "resolved"], r"ada and bob are ahead, .*; dan and eve are not compared .*"),
     ],
 )
-def test_the_headline_compares_only_models_that_comparisons_join(
-    pairs: list[str], verdicts: list[str], expected: str
-) -> None:
+def test_a_headline_compares_models_that_comparisons_join(pairs: list[str], verdicts: list[str], expected: str) -> None:
     results = ended()
     rows = tuple(
         replace(results.pairs[0], first=names.split()[0], second=names.split()[1], verdict=verdict)
@@ -326,9 +321,7 @@ def test_grades_that_say_the_same_as_labels_are_not_repeated() -> None:
         (0.9, 0.5, 0.12, 25, True),
     ],
 )
-def test_where_the_error_is_that_of_labels_no_answers_are_advised(
-    share: float, z: float, delta: float, labels: int, labels_help: bool
-) -> None:
+def test_no_answers_mend_errors_of_labels(share: float, z: float, delta: float, labels: int, labels_help: bool) -> None:
     """`share`: the part of a pair's variance that its labels cause; without it, some pairs would still be undecided."""
     results, sigma = ended("uuuu"), 0.1
     shift = (share * sigma**2 / 2) ** 0.5
@@ -407,22 +400,18 @@ def incomplete(*names: str, recorded: str | None = None, unsure: AnswerKind = IN
 
 
 @pytest.mark.parametrize(
-    ("names", "remedy"),
+    ("names", "unsure", "remedy"),
     [
-        (["cyd"], "use a larger sampling.max_tokens"),
-        (["bob"], "use a server with a larger context, and then a larger sampling.max_tokens"),
-        (["ada", "cyd"], "use a larger sampling.max_tokens and a longer sampling.timeout"),
+        (["cyd"], INCOMPLETE, "use a larger sampling.max_tokens"),
+        (["bob"], INCOMPLETE, "use a server with a larger context, and then a larger sampling.max_tokens"),
+        (["ada", "cyd"], INCOMPLETE, "use a larger sampling.max_tokens and a longer sampling.timeout"),
+        (["ada", "bob"], AnswerKind.TIMED_OUT, "use a longer sampling.timeout"),  # the others have a category
     ],
 )
-def test_what_makes_answers_complete_is_that_of_the_models_that_lack_them(names: list[str], remedy: str) -> None:
-    afresh, regrade = incomplete(*names)
+def test_what_completes_answers_is_by_models_that_lack_them(names: list[str], unsure: AnswerKind, remedy: str) -> None:
+    afresh, regrade = incomplete(*names, unsure=unsure)
     assert f"({remedy})" in afresh.text and (afresh.command or "").endswith("--fresh")
     assert regrade.command == "adaptive-eval regrade RUN --config a.yaml"
-
-
-def test_no_remedy_is_advised_for_answers_that_the_rubric_has_a_category_for() -> None:
-    afresh, _ = incomplete("ada", "bob", unsure=AnswerKind.TIMED_OUT)
-    assert "(use a longer sampling.timeout)" in afresh.text
 
 
 def test_recorded_answers_are_completed_where_they_come_from() -> None:
@@ -468,9 +457,8 @@ def test_where_all_is_labelled_the_grader_is_what_is_wrong(against_a_value: bool
     assert f" need {lacking}, " in ending.why and f" It needs {lacking}, " in (undecided_sentence(results) or "")
     regrade, afresh = next_steps(ending)
     assert regrade.command == "adaptive-eval regrade RUN --config mine.yaml"
-    assert (afresh.command or "").endswith(
-        " --fresh --set trials.min=6 --set trials.max=24"
-    ) and "label more" in afresh.text
+    assert (afresh.command or "").endswith(" --fresh --set trials.min=6 --set trials.max=24")
+    assert "label more" in afresh.text
 
 
 def test_the_end_of_a_run_says_as_many_trials_as_the_headline() -> None:
@@ -495,10 +483,8 @@ def test_without_a_command_steps_name_what_to_change() -> None:
     assert re.fullmatch(
         r"raise trials.max to 60 \(up to [0-9,]+ more answers of cyd and eve\), then run the same command again", raised
     )
-    assert (
-        wider.startswith("or start over with a larger stopping.delta, if such a difference does not matter")
-        and "stopping.delta: 0.0" in wider
-    )
+    assert wider.startswith("or start over with a larger stopping.delta, if such a difference does not matter")
+    assert "stopping.delta: 0.0" in wider
     assert " matter to you (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
 
 
@@ -513,8 +499,7 @@ def test_without_a_command_steps_name_what_to_change() -> None:
 )
 def test_the_steps_for_missing_grades_follow_from_the_errors(errors: tuple[str, ...], steps: list[str]) -> None:
     results = ended("rrrb")
-    rows = tuple(replace(row, ungraded=1) for row in results.models)
-    results = replace(results, models=rows)
+    results = replace(results, models=tuple(replace(row, ungraded=1) for row in results.models))
     ending = Ending(reason=Reason.OUT_OF_REACH, results=results, trials=9, grader_errors=errors)
     texts = [step.text for step in next_steps(ending)]
     assert [text.startswith(step) for text, step in zip(texts, steps, strict=True)] == [True] * len(steps), texts
@@ -564,9 +549,7 @@ def test_a_new_build_is_for_a_new_run_once_the_gate_is_settled(reason: Reason | 
     ("kind", "change"), [("threshold", "objective.value=VALUE"), ("precision", "objective.half_width=WIDTH")]
 )
 @pytest.mark.parametrize("needs", [5000.0, None])
-def test_a_score_that_no_plausible_number_of_answers_decides_is_too_close(
-    needs: float | None, kind: str, change: str
-) -> None:
+def test_a_score_that_no_plausible_number_decides_is_too_close(needs: float | None, kind: str, change: str) -> None:
     results = ended("rrru", needs=needs)
     last, decisions = replace(results.pairs[3], second=None), {**results.decisions, "objective": {"kind": kind}}
     others = tuple(replace(pair, z=pair.z if kind == "threshold" else None) for pair in results.pairs[:3])

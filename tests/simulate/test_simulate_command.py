@@ -87,9 +87,7 @@ def test_a_simulated_configuration_knows_its_own_questions_alone(tmp_path: Path,
     ],
 )
 def test_mistakes_are_reported_with_a_remedy(arguments: list[str], why: str) -> None:
-    result = typed("simulate", *arguments)
-    assert result.exit_code == 2
-    assert why in result.stderr
+    assert why in typed("simulate", *arguments, code=2).stderr
 
 
 def test_a_port_that_is_taken_is_told() -> None:
@@ -104,5 +102,4 @@ def test_a_port_that_is_taken_is_told() -> None:
 def test_a_file_of_questions_is_not_simulated(tmp_path: Path) -> None:
     path = tmp_path / "questions.jsonl"
     path.write_text('{"id": 1, "prompt": "1 + 1?", "answer": "2"}\n')
-    result = typed("simulate", path)
-    assert result.exit_code == ExitCode.CONFIGURATION and "is a file of questions" in result.output
+    assert "is a file of questions" in typed("simulate", path, code=ExitCode.CONFIGURATION).output

@@ -69,24 +69,20 @@ async def test_token_limits_and_stops_cut(client: httpx2.AsyncClient) -> None:
     assert text(uncut).startswith(text(stopped) + "seed")
 
 
-async def test_logprobs_come_token_by_token_and_by_seed(client: httpx2.AsyncClient) -> None:
+async def test_logprobs_come_token_by_token_and_by_seed_and_of_the_prompt(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD) as server:
         reply = await ask(client, server, chat(3, logprobs=True, top_logprobs=2))
         again = await ask(client, server, chat(3, logprobs=True, top_logprobs=2))
         plain = await ask(client, server, chat(3))
+        vllm = await ask(client, server, chat(3, prompt_logprobs=0))
+        body = {"model": "a", "prompt": "[q1] Which number?", "seed": 3, "echo": True, "logprobs": 1}
+        echoed = await ask(client, server, body)
     tokens = reply["choices"][0]["logprobs"]["content"]
     assert "".join(token["token"] for token in tokens) == text(reply)
     assert len(tokens) == reply["usage"]["completion_tokens"]
     assert all(token["logprob"] < 0.0 and len(token["top_logprobs"]) == 1 for token in tokens)
     assert again["choices"][0]["logprobs"] == reply["choices"][0]["logprobs"]
     assert plain["choices"][0]["logprobs"] is None
-
-
-async def test_logprobs_of_the_prompt(client: httpx2.AsyncClient) -> None:
-    async with SimulatedServer(WORLD) as server:
-        vllm = await ask(client, server, chat(3, prompt_logprobs=0))
-        body = {"model": "a", "prompt": "[q1] Which number?", "seed": 3, "echo": True, "logprobs": 1}
-        echoed = await ask(client, server, body)
     assert vllm["prompt_logprobs"][0] is None
     assert len(vllm["prompt_logprobs"]) == vllm["usage"]["prompt_tokens"] == 3
     values = echoed["choices"][0]["logprobs"]["token_logprobs"]
@@ -128,9 +124,7 @@ async def test_a_stream_says_the_same(client: httpx2.AsyncClient, usage: bool) -
         (orjson.dumps({"model": "a", "messages": ["hi"]}), 400, "string"),
     ],
 )
-async def test_bad_requests_are_refused_with_why(
-    client: httpx2.AsyncClient, body: bytes, status: int, why: str
-) -> None:
+async def test_bad_requests_are_told_why(client: httpx2.AsyncClient, body: bytes, status: int, why: str) -> None:
     async with SimulatedServer(WORLD) as server:
         response = await client.post(server.base_url + "/chat/completions", content=body)
     assert response.status_code == status
@@ -356,5 +350,4 @@ def test_batch_habits_are_parsed_and_unknown_ones_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=why):
             parse_habits([text])
-    result = typed("simulate", "coins", "--batch", "haste=1")
-    assert result.exit_code == 2 and "unknown batch 'haste'" in result.stderr
+    assert "unknown batch 'haste'" in typed("simulate", "coins", "--batch", "haste=1", code=2).stderr

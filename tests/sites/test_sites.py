@@ -78,8 +78,7 @@ def events(site: Site, kind: type[Kind]) -> list[Kind]:
 def at_home(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds with servers that it starts on its own machine."""
     site = Site.make(tmp_path_factory.mktemp("home"), "")
-    ended = site.run(written(site, models=models(site)))
-    assert ended.exit_code == ExitCode.SPENT, ended.output
+    site.run(written(site, models=models(site)), code=ExitCode.SPENT)
     return RunOutcome.of(site.directory())
 
 
@@ -113,9 +112,7 @@ def test_what_a_lost_site_had_is_asked_again_there_or_elsewhere(site: Site, at_h
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at_sites", [True, False])
-def test_what_a_model_answered_at_an_earlier_start_counts_where_nothing_else_is_open(
-    site: Site, at_sites: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_of_earlier_starts_count_alone(site: Site, at_sites: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "DEFAULT", settings.EndpointSettings(backoff=0.01, longest_backoff=0.01))
     for cap in (24, 720):
         config = site.write(
@@ -165,9 +162,7 @@ def test_a_site_that_is_lost_again_and_again_is_given_up(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_answers_are_graded_where_they_are_made(
-    site: Site, at_home: RunOutcome, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_are_graded_where_made(site: Site, at_home: RunOutcome, monkeypatch: pytest.MonkeyPatch) -> None:
     from adaptive_eval.graders.pool import GradingPool
 
     graded: list[GradingPool] = []
@@ -215,9 +210,7 @@ def test_a_site_takes_the_resources_of_its_launch_section(
         ),
     ],
 )
-def test_configurations_that_sites_cannot_serve_are_refused(
-    site: Site, changes: dict[str, object], message: str
-) -> None:
+def test_what_no_site_can_serve_is_refused(site: Site, changes: dict[str, object], message: str) -> None:
     models = [*changes["models"], ELSEWHERE]  # type: ignore[misc]
     with pytest.raises(ConfigError, match=message):
         require_sites(load_config(site.write(**{**changes, "models": models}), ()))
@@ -238,15 +231,12 @@ def judged(site: Site, url: str, name: str, **more: object) -> Path:
 
 @pytest.mark.slow
 def test_a_judge_is_asked_from_the_head(site: Site, judge_url: str) -> None:
-    plain = site.run(judged(site, judge_url, "plain"), "--run-dir", str(site.directory("plain")))
-    assert plain.exit_code == ExitCode.SPENT, plain.output
+    site.run(judged(site, judge_url, "plain"), "--run-dir", str(site.directory("plain")), code=ExitCode.SPENT)
     cluster = NearCluster([1, 0, 2])
     assert run_at(cluster, judged(site, judge_url, "run"), site) == ExitCode.SPENT
     assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
     assert len(events(site, SiteLost)) >= 2
-    replies = [
-        reply for _, near_site in cluster.placed for report in near_site.sent_reports for reply in report.replies
-    ]
+    replies = [reply for _, near in cluster.placed for report in near.sent_reports for reply in report.replies]
     assert replies and not any(isinstance(answer, MarkedAnswer) for reply in replies for answer in reply.answers), (
         "no grade is there"
     )
@@ -273,22 +263,18 @@ def test_a_run_finds_the_same_however_many_places_come(site: Site, at_home: RunO
 @pytest.mark.slow
 def test_what_a_lost_place_had_is_served_at_another(site: Site, at_home: RunOutcome) -> None:
     """Each of the first places is lost with answers on their way; models go where there is room."""
-    cluster = NearCluster([1, 0, 2, 1, 0, 3], room=2)
-    assert run_at(cluster, pooled(site), site) == ExitCode.SPENT
+    assert run_at(NearCluster([1, 0, 2, 1, 0, 3], room=2), pooled(site), site) == ExitCode.SPENT
     assert RunOutcome.of(site.directory()) == at_home
     # their lives are 13 messages together, the run is more: only one, whose server is slow to start, may outlive it
     assert len(events(site, SiteLost)) >= 5
 
 
 def test_a_pool_of_a_cluster_needs_a_cluster(site: Site) -> None:
-    refused = site.run(pooled(site))
-    assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "pool: 2 needs a cluster: run it with --ray" in refused.output
+    assert "pool: 2 needs a cluster: run it with --ray" in site.run(pooled(site), code=ExitCode.CONFIGURATION).output
 
 
 @pytest.mark.parametrize("options", [[], ["--dry-run"]])
 def test_sites_are_not_left_out_silently_where_there_is_no_cluster(site: Site, options: list[str]) -> None:
     config = written(site, models=models(site, {"bob": 2}))
-    refused = site.run(config, *options)
-    assert refused.exit_code == ExitCode.CONFIGURATION
+    refused = site.run(config, *options, code=ExitCode.CONFIGURATION)
     assert "models.bob.launch.sites: 2 needs a cluster: run it with --ray, or remove it" in refused.output

@@ -48,8 +48,7 @@ class StoredDisk(Disk):
         assert self.store.last_seq == self.last
 
     def log(self, block_size: int | None = None) -> Iterator[Sequence[Row]]:
-        stored = self.store.reader.log(in_whole_commits=block_size is None)
-        blocks = [*stored]
+        blocks = [*self.store.reader.log(in_whole_commits=block_size is None)]
         assert [_plain(row) for block in blocks for row in block] == [
             _plain(row) for block in super().log(block_size) for row in block
         ]

@@ -66,8 +66,7 @@ def pilot(directory: Path, prepared: PreparedRun) -> Pilot:
 
 
 def test_pilot_trials_are_matched_by_model_name_and_question_id(tmp_path: Path, directory: Path) -> None:
-    turned = prepared_from(write_config(tmp_path, "turned", MODELS[::-1]))
-    pilot = read_pilot(directory, turned)
+    pilot = read_pilot(directory, prepared_from(write_config(tmp_path, "turned", MODELS[::-1])))
     assert pilot.outcomes.shape == (3, len(QUESTIONS), 6) and (pilot.outcomes >= 0).sum() == len(FEW)
     assert pilot.counts[2, 0].tolist() == [1, 1] and pilot.counts[2, 3].tolist() == [0, 1]
     assert pilot.outcomes[0, 7].tolist() == [-1, -1, -1, -1, -1, 1]
@@ -213,9 +212,7 @@ def test_the_forecast_of_a_run_keeps_its_verdicts_under_a_larger_horizon(tmp_pat
 
 
 @pytest.mark.parametrize(("rounds", "cap"), [(1, 1.0), (None, None)])
-def test_what_a_run_on_a_shared_place_has_needs_no_server(
-    tmp_path: Path, rounds: int | None, cap: float | None
-) -> None:
+def test_what_a_run_on_a_shared_place_has_needs_none(tmp_path: Path, rounds: int | None, cap: float | None) -> None:
     """Neither where a cap has ended it after its first look, nor where it is over."""
     launched = [{"name": name, "gpus": 1, "launch": {"command": "serve --port {port}"}} for name in MODELS]
     trials = {"min": 4, "max": 12, "optimize": "cost"}

@@ -3,10 +3,12 @@
 import json
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from planned import (
     HORIZON,
     LATENCY,
@@ -21,10 +23,8 @@ from planned import (
     write_config,
 )
 from stored_runs import store_records
-from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.notes import ServerLaunched
 from adaptive_eval.study.types import FORMAT
@@ -35,8 +35,7 @@ def _work_in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def planned(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["plan", *arguments])
+planned = partial(typed, "plan")
 
 
 IN_STEP = ("--set", "trials.optimize=cost")
@@ -46,8 +45,7 @@ IN_STEP = ("--set", "trials.optimize=cost")
 def forecast(*arguments: str, worlds: int = 10, timed: bool = False) -> dict[str, Any]:
     """The written forecast, with the shown text under `shown`."""
     pace = () if timed else IN_STEP
-    done = planned(*arguments, *pace, "--simulations", str(worlds), "--json", "forecast.json")
-    assert done.exit_code == ExitCode.REACHED, done.output
+    done = planned(*arguments, *pace, "--simulations", str(worlds), "--json", "forecast.json", code=ExitCode.REACHED)
     content: dict[str, Any] = json.loads(Path("forecast.json").read_text())
     return content | {"shown": done.stdout}
 
@@ -56,10 +54,8 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     path = write_config(Path())
     result = forecast(str(path))
     assert result["format"] == FORMAT and result["name"] == "small" and result["pilot"] is None
-    assert (
-        "true scores are drawn from a wide prior" in result["basis"][0]
-        and "quarter of sampling.max_tokens" in result["basis"][1]
-    )
+    assert "true scores are drawn from a wide prior" in result["basis"][0]
+    assert "quarter of sampling.max_tokens" in result["basis"][1]
     costs = result["need"]["costs"]
     for name in ("trials", "tokens", "usd", "gpu_hours", "seconds"):
         assert 0 < costs[name]["low"] <= costs[name]["median"] <= costs[name]["high"]
@@ -78,18 +74,15 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     assert "\n  GPU hours  " in result["shown"]
     first, *_, last = result["shown"].splitlines()
     share = f"{costs['usd']['median'] / fixed['usd']:.0%}"
-    assert (
-        first.startswith("What will the run cost and decide? Median: $")
-        and f", {share} of the cost of {HORIZON} answers per question from each model" in first
-    )
+    assert first.startswith("What will the run cost and decide? Median: $")
+    assert f", {share} of the cost of {HORIZON} answers per question from each model" in first
     assert first.endswith(f"of 2 comparisons decided. Chance that all are decided: {chance}")
     assert last == f"Next: adaptive-eval run {path} {' '.join(IN_STEP)}"
 
 
 @pytest.mark.slow
 def test_a_pilot_tells_what_answers_use() -> None:
-    pilot = prepared_from(write_config(Path(), "pilot"), "trials.max=8")
-    store_run(pilot, Path("runs/pilot"))
+    store_run(prepared_from(write_config(Path(), "pilot"), "trials.max=8"), Path("runs/pilot"))
     result = forecast(str(write_config(Path())), "--pilot", "runs/pilot")
     assert result["pilot"] == "pilot" and result["spent"] is None
     scores = dict(zip(result["models"], result["scores"], strict=True))
@@ -262,9 +255,7 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
     assert broad["equal"]["gate"] == {"PASS": 1.0, "FAIL": 0.0, "UNDECIDED": 0.0}
     lead = broad["shown"].index("a build exactly as good as the baseline: PASS 100%, FAIL 0%, UNDECIDED 0%")
     cost, fixed = broad["equal"]["costs"]["usd"]["median"], broad["fixed"]["usd"]
-    assert f", {cost / fixed:.0%} of the cost of " in broad["shown"].splitlines()[0], (
-        "of the builds of which the line speaks"
-    )
+    assert f", {cost / fixed:.0%} of the cost of " in broad["shown"].splitlines()[0], "of the builds it speaks of"
     assert lead < broad["shown"].index("true scores of neighbours differ") < broad["shown"].index("gate: PASS ")
     assert re.search(r"^(gap|delta) ", broad["shown"], re.MULTILINE) is None, "a gate decides no difference"
     assert re.search(
@@ -293,10 +284,7 @@ def test_batches_are_waited_for_and_priced_as_such() -> None:
     path = write_config(Path())
     direct, batched = (
         forecast(str(path), "--set", f"models={json.dumps(models)}", "--set", "trials.max=40", *more, timed=every)
-        for models, more, every in (
-            (batch_models({}), (), False),
-            (batch_models({"batch": "openai"}), (), True),
-        )
+        for models, more, every in ((batch_models({}), (), False), (batch_models({"batch": "openai"}), (), True))
     )
     assert any("a batch is guessed to be answered in 1 h, whatever its size" in line for line in batched["basis"])
     assert batched["fixed"]["seconds"] == pytest.approx(3600.0)
@@ -360,8 +348,7 @@ def test_drawing_questions_is_proposed_for_very_many_questions() -> None:
         models = "\n".join(f"- {{name: model-0{number}, simulate: true}}" for number in (1, 2))
         world = f"questions: {{world: many_questions, limit: {questions}}}"
         Path("many.yaml").write_text(f"{world}\nmodels:\n{models}\ngrader: numeric\ntrials: {{min: 4, max: 8}}\n")
-        done = planned("many.yaml", *IN_STEP, "--simulations", "10")
-        assert done.exit_code == ExitCode.REACHED, done.output
+        done = planned("many.yaml", *IN_STEP, "--simulations", "10", code=ExitCode.REACHED)
         return "hint      the first look needs 16,000 trials; with `trials: {min: 1, max: 1, draw: 200}` only 400" in (
             done.stdout
         )

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from live_runs import ENDED, MODELS, Site, small_world
-from typer.testing import CliRunner
 
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.report.results_file import read_results
@@ -35,12 +34,8 @@ def settings(url: str, **changes: object) -> dict[str, object]:
 
 def planned(site: Site, config: Path, *options: str) -> tuple[dict[str, Any], str]:
     """The costs of the configured run, and the output."""
-    result = CliRunner().invoke(
-        app, ["plan", str(config), "--simulations", "10", "--json", str(site.folder / "plan.json"), *options]
-    )
-    assert result.exit_code == 0, result.output
-    forecast = json.loads((site.folder / "plan.json").read_text())
-    return forecast["need"]["costs"], result.output
+    result = typed("plan", config, "--simulations", "10", "--json", site.folder / "plan.json", *options, code=0)
+    return json.loads((site.folder / "plan.json").read_text())["need"]["costs"], result.output
 
 
 @pytest.mark.slow
@@ -77,8 +72,7 @@ def test_without_a_pilot_every_judge_and_every_vote_is_guessed(site: Site, url: 
 
 
 @pytest.mark.parametrize(
-    ("settings", "share"),
-    [([], 0.5), (["trials.policy=uniform"], 5 / 8), (["trials.min=9", "trials.max=9"], 5 / 8)],
+    ("settings", "share"), [([], 0.5), (["trials.policy=uniform"], 5 / 8), (["trials.min=9", "trials.max=9"], 5 / 8)]
 )
 def test_a_benchmark_is_graded_as_often_as_it_is_asked(site: Site, settings: list[str], share: float) -> None:
     """Five easy questions and three hard ones, in two benchmarks of equal weight."""

@@ -175,9 +175,7 @@ def test_a_trial_is_the_same_whatever_was_asked_before(order: int) -> None:
 
 MODELS, QUESTIONS = 4, 7
 WEIGHTS = np.array([0.0, 0.5, 1.0])
-COSTS = [
-    [Cost(30 + model, 0.1, 1.0 / 3.0), Cost(20, 0.07, 0.2), Cost(10 + model, 0.03, 0.1)] for model in range(MODELS)
-]
+COSTS = [[Cost(30 + at, 0.1, 1.0 / 3.0), Cost(20, 0.07, 0.2), Cost(10 + at, 0.03, 0.1)] for at in range(MODELS)]
 OBJECTIVES: list[Objective] = [Ranking(), Best(), TopK(2), Threshold(0.5)]
 
 
@@ -205,9 +203,7 @@ def by_trials(plan: Plan, outcomes: Tape, chunk: int) -> Controller:
 )  # fmt: skip
 @settings(max_examples=examples(60), deadline=None)
 @pytest.mark.slow
-def test_rounds_match_single_trials(
-    seed: int, objective: Objective, lookahead: int, budget: Budget, chunk: int
-) -> None:
+def test_rounds_match_their_trials(seed: int, objective: Objective, lookahead: int, budget: Budget, chunk: int) -> None:
     bench = Bench(MODELS, QUESTIONS, WEIGHTS, worst_cost=(Cost(60, 0.2, 0.5),) * MODELS)
     plan = Plan(bench, objective=objective, trials=Trials(min=3, max=20), pace=Pace(lookahead), budget=budget)
     by_counts, one_by_one = drive_rounds(Controller(plan), tape(seed), COSTS), by_trials(plan, tape(seed), chunk)

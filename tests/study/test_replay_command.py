@@ -2,15 +2,15 @@
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from command_line import typed
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.report.results import FORMAT
 from adaptive_eval.simulate.worlds import WORLDS
 from adaptive_eval.store.errors import DATABASE_FILE
@@ -23,8 +23,7 @@ def _work_in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def replayed(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["replay", *arguments])
+replayed = partial(typed, "replay")
 
 
 def results(path: str) -> dict[str, Any]:
@@ -41,8 +40,7 @@ def record(**extra: object) -> str:
 
 
 def test_a_world_is_ranked_and_written_as_a_run_is() -> None:
-    done = replayed("coins", *SMALL)
-    assert done.exit_code == ExitCode.SPENT, done.output
+    done = replayed("coins", *SMALL, code=ExitCode.SPENT)
     report = results("runs/replay-coins")
     assert report["format"] == FORMAT
     assert report["run"]["reason"] == "out_of_reach"
@@ -68,13 +66,11 @@ def test_questions_are_drawn_in_another_order_by_each_seed() -> None:
     settings = [word for key in ("min=1", "max=1", "draw=50") for word in ("--set", f"trials.{key}")]
     orders = []
     for seed in ("1", "2"):
-        done = replayed("many.npz", *settings, "--seed", seed, "--output", seed)
-        assert done.exit_code == ExitCode.REACHED, done.output
+        replayed("many.npz", *settings, "--seed", seed, "--output", seed, code=ExitCode.REACHED)
         report = results(seed)
         assert [row["name"] for row in report["models"]] == ["cleo", "bea", "ada"]
         assert report["cost"]["trials"] < 1200
-        asked = [row["id"] for row in report["questions"] if sum(row["trials"])]
-        orders.append(asked)
+        orders.append([row["id"] for row in report["questions"] if sum(row["trials"])])
         place = {"cleo": 2, "bea": 1, "ada": 0}
         for row in report["questions"]:
             number = int("".join(filter(str.isdigit, row["id"]))) - 1
@@ -87,8 +83,7 @@ def test_questions_are_drawn_in_another_order_by_each_seed() -> None:
 
 def test_a_file_is_replayed_as_it_was_recorded() -> None:
     path = record()
-    done = replayed(path, "--set", "objective=best", "--set", "trials.max=12", "--output", "out")
-    assert done.exit_code == ExitCode.REACHED, done.output
+    replayed(path, "--set", "objective=best", "--set", "trials.max=12", "--output", "out", code=ExitCode.REACHED)
     report = results("out")
     assert [row["name"] for row in report["models"]][0] == "cleo"
     outcomes = np.load(path)["R"]
@@ -113,8 +108,7 @@ def test_only_the_sections_that_decide_are_read_of_a_configuration() -> None:
         "name: real\nquestions: absent.jsonl\nmodels:\n- {name: cleo, base_url: 'http://${NO_SUCH_HOST}/v1'}\n"
         "grader: exact\nstopping: {confidence: 0.9}\nobjective: {kind: baseline, baseline: cleo}\ntrials: {max: 12}\n"
     )
-    done = replayed(record(), "--config", "whole.yaml")
-    assert done.exit_code == ExitCode.REACHED, done.output
+    replayed(record(), "--config", "whole.yaml", code=ExitCode.REACHED)
     pairs = {(pair["first"], pair["second"]) for pair in results("runs/replay-record")["pairs"]}
     assert pairs == {("cleo", "ada"), ("cleo", "bea")}
 
@@ -158,8 +152,7 @@ def test_identical_grades_warn_that_they_may_be_one_answer_each() -> None:
 
 
 def test_a_study_tells_what_runs_cost_and_got_wrong() -> None:
-    done = replayed(record(), *SMALL, "--runs", "12", "--seed", "7", "--output", "study")
-    assert done.exit_code == ExitCode.REACHED, done.output
+    done = replayed(record(), *SMALL, "--runs", "12", "--seed", "7", "--output", "study", code=ExitCode.REACHED)
     rows = list(csv.DictReader(Path("study/runs.csv").read_text().splitlines()))
     assert [int(row["seed"]) for row in rows] == list(range(7, 19))
     mean = np.mean([float(row["cost"]) for row in rows])
@@ -183,17 +176,14 @@ def test_trials_asked_ahead_count_in_cost_and_scores(optimize: str) -> None:
         replayed("coins", *pace, "--seed", str(seed), "--output", f"one-{seed}")
     reports = [results(f"one-{seed}") for seed in (0, 1)]
     assert costs == [report["cost"]["trials"] for report in reports]
-    assert costs == [sum(row["trials"] for row in report["models"]) for report in reports], (
-        "nothing is left out of the scores"
-    )
+    assert costs == [sum(row["trials"] for row in report["models"]) for report in reports], "nothing is left out"
     assert (optimize == "time") == any(report["cost"]["trials"] > report["looks"][-1]["trials"] for report in reports)
 
 
 def test_a_directory_of_a_real_run_is_left_alone() -> None:
     Path("real").mkdir()
     Path("real", DATABASE_FILE).touch()
-    done = replayed("coins", "--output", "real")
-    assert done.exit_code == ExitCode.CONFIGURATION and "real is a run" in done.stderr
+    assert "real is a run" in replayed("coins", "--output", "real", code=ExitCode.CONFIGURATION).stderr
     assert not Path("real/results.json").exists()
 
 
@@ -218,8 +208,7 @@ REFUSED = {
 def test_what_cannot_be_replayed_is_refused(arguments: list[str], message: str) -> None:
     record()
     Path("mine.yaml").write_text("name: mine\n")
-    done = replayed(*arguments)
-    assert done.exit_code == ExitCode.CONFIGURATION
+    done = replayed(*arguments, code=ExitCode.CONFIGURATION)
     assert message in done.stderr
     assert "Traceback" not in done.output
 
@@ -233,7 +222,6 @@ def test_a_cap_that_cannot_be_kept_can_be_lifted() -> None:
 
 
 def test_a_budget_without_a_round_has_no_results() -> None:
-    done = replayed("coins", "--set", "budget.trials=9")
-    assert done.exit_code == ExitCode.SPENT
+    done = replayed("coins", "--set", "budget.trials=9", code=ExitCode.SPENT)
     assert "the budget does not cover the first round" in done.stdout
     assert not Path("runs/replay-coins/results.json").exists()

@@ -34,17 +34,13 @@ def test_outcomes_are_read_with_their_gaps(tmp_path: Path) -> None:
     assert recording.counts.tolist() == [[[1, 1, 0], [0, 3, 0]], [[0, 0, 1], [2, 1, 0]]]
 
 
-def test_counts_are_read(tmp_path: Path) -> None:
+def test_counts_and_booleans_are_read(tmp_path: Path) -> None:
     recording = read_recording(saved(tmp_path, correct=CORRECT.astype(np.int16), count=COUNT.astype(np.uint8)))
     assert recording.models == ("model-01", "model-02")
     assert recording.questions == ("q1", "q2", "q3")
     assert recording.outcomes is None
     assert recording.counts.tolist() == np.stack([COUNT - CORRECT, CORRECT], axis=-1).tolist()
-
-
-def test_booleans_are_read(tmp_path: Path) -> None:
-    path = saved(tmp_path, R=R > 0, models=np.array([b"a", "é".encode()]))
-    recording = read_recording(path)
+    recording = read_recording(saved(tmp_path, R=R > 0, models=np.array([b"a", "é".encode()])))
     assert recording.counts.tolist() == [[[2, 1], [0, 3]], [[2, 1], [2, 1]]]
     assert recording.models == ("a", "é")
 

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import typed
 from planned import HORIZON, QUESTIONS, prepared_from, store_run, write_config
 from played import prepared
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.study.forecast import NEAR_COPIES, _same_seeds, make_forecast
@@ -47,10 +46,10 @@ def gate(tmp_path: Path) -> PreparedRun:
 
 
 def test_a_replay_in_recorded_order_compares_trial_by_trial(gate: PreparedRun, tmp_path: Path) -> None:
-    replay = ["replay", str(tmp_path / "small"), "--output", str(tmp_path / "replayed")]
-    done = CliRunner().invoke(app, replay)
-    assert done.exit_code == ExitCode.REACHED and "PASS: bob" in done.stdout and "note" not in done.stdout, done.output
-    other = CliRunner().invoke(app, [*replay, "--seed", "1"])
+    replay = "replay", tmp_path / "small", "--output", tmp_path / "replayed"
+    done = typed(*replay, code=ExitCode.REACHED)
+    assert "PASS: bob" in done.stdout and "note" not in done.stdout, done.output
+    other = typed(*replay, "--seed", "1")
     assert "UNDECIDED: bob" in other.stdout, other.output
     assert "note: trials.seeds: coupled has no effect here" in other.stdout
 

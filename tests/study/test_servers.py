@@ -108,9 +108,7 @@ def test_less_than_one_wave_of_requests_gets_no_further_place() -> None:
     ),
     st.integers(1, 4),
 )
-def test_every_trial_is_served_once_and_in_no_more_slots_than_there_are(
-    given_loads: list[tuple[int, list[int], float]], places: int
-) -> None:
+def test_trials_are_served_once_in_existing_slots(given_loads: list[tuple[int, list[int], float]], places: int) -> None:
     host, now, loads = SimulatedHost(range(3), SLOTS, 4.0, places=places), 0.0, []
     for model, seconds, later in given_loads:
         now += later
@@ -194,18 +192,14 @@ def test_a_timed_resume_matches_an_event_loop(pace: Pace, seed: int) -> None:
     timeline = drive_in_time(played, tape(seed), times(seed), 5, recorded=recorded)
     assert len(first.looks) < len(resumed.looks), "the horizon is another"
     assert played.looks == resumed.looks and played.finished is resumed.finished
-    assert 0 <= timeline.asked.sum() - len(further) <= (4 * 5 if pace.dedicated_servers else 0), (
-        "some still run at the last look"
-    )
+    assert 0 <= timeline.asked.sum() - len(further) <= (4 * 5 if pace.dedicated_servers else 0), "some run to the end"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dedicated", [False, True])
 @given(slots=st.integers(1, 40), lookahead=st.integers(0, 4), opening=st.integers(4, 12), seed=st.integers(0, 99))
 @settings(max_examples=examples(80), deadline=None)
-def test_the_timeline_matches_an_event_loop(
-    dedicated: bool, slots: int, lookahead: int, opening: int, seed: int
-) -> None:
+def test_the_timeline_is_an_event_loops(dedicated: bool, slots: int, lookahead: int, opening: int, seed: int) -> None:
     """An opening that sets clocks is told in stretches in which no look can be taken. Trials asked ahead are sent only
     while they may be needed; those that were sent may end after the last look, and the others cost nothing."""
     pace = Pace(lookahead, opening=opening, dedicated_servers=True) if dedicated else Pace(lookahead)
@@ -239,8 +233,7 @@ def test_a_cap_on_wall_time_ends_the_run_at_the_cap(cap: int) -> None:
     timeline = drive_in_time(run, tape(), times(), 8)
     uncapped = drive_in_time(uncapped_run, tape(), times(), 8)
     assert timeline.seconds == min(float(cap), uncapped.seconds)
-    looks_in_time = int(np.count_nonzero(uncapped.looks < cap))
-    assert run.looks == uncapped_run.looks[:looks_in_time]
+    assert run.looks == uncapped_run.looks[: int(np.count_nonzero(uncapped.looks < cap))]
     if cap <= uncapped.seconds:
         assert run.finished is Reason.WALL_TIME
         arrived = sum(np.count_nonzero(served.end < cap) for served in timeline.served)

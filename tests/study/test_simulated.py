@@ -81,8 +81,7 @@ def test_the_same_seed_gives_the_same_answers_under_any_plan() -> None:
     run = simulate_run(plan(3), chances, served(3), (1, 2))
     assert run == simulate_run(plan(3), chances, served(3), (1, 2))
     assert run != simulate_run(plan(3), chances, served(3), (1, 3))
-    overlapping = simulate_run(plan(3, budget=Budget(trials=10**9)), chances, served(3), (1, 2))
-    assert overlapping == run
+    assert simulate_run(plan(3, budget=Budget(trials=10**9)), chances, served(3), (1, 2)) == run
 
 
 def test_what_is_recorded_is_not_drawn_and_takes_no_time() -> None:
@@ -112,9 +111,7 @@ def test_servers_of_the_run_are_paid_for_while_they_are_held_and_start() -> None
     assert simulate_run(plan(), apart, turned, (0,)).gpu_seconds == pytest.approx((2.0 + 1.0) * 460.0)
     one_place = simulate_run(plan(), apart, launched._replace(launched={0: 2.0}), (0,))
     of_requests = QUESTIONS * 4 * served(2).costs[1][0].gpu_seconds
-    assert one_place.gpu_seconds == pytest.approx(2.0 * 460.0 + of_requests, rel=0.03), (
-        "the other one's are right now and then"
-    )
+    assert one_place.gpu_seconds == pytest.approx(2.0 * 460.0 + of_requests, rel=0.03), "the other's are right at times"
     assert np.isnan(simulate_run(plan(), apart, launched, (0,), timed=False).gpu_seconds)
 
 
@@ -472,6 +469,5 @@ def test_models_in_turn_are_served_one_after_the_other_by_the_fixed_design_too()
     assert fixed_seconds(unknown, np.ones((2, 2))) is fixed_seconds(begun, np.ones((2, 2))) is None
     counts = 12 * level(0.5, 0.5).sum(axis=1)
     seconds = fixed_seconds(alone, counts)
-    assert (
-        seconds == pytest.approx(12 * QUESTIONS * 10.0 / 3) and fixed_seconds(turned, counts) == 2 * seconds + 2 * 60.0
-    )
+    assert seconds == pytest.approx(12 * QUESTIONS * 10.0 / 3)
+    assert fixed_seconds(turned, counts) == 2 * seconds + 2 * 60.0

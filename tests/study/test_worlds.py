@@ -64,8 +64,7 @@ def test_probabilities_become_logits_and_back(weights: np.ndarray, seed: int) ->
 
 
 def test_counts_are_experiments_the_best_category_first() -> None:
-    weights = np.array([0.0, 1.0, 0.5])
-    right, half = make_sticks(np.array([[[5, 2, 3], [1, 0, 0]]]), weights)
+    right, half = make_sticks(np.array([[[5, 2, 3], [1, 0, 0]]]), np.array([0.0, 1.0, 0.5]))
     assert right.successes.tolist() == [[2, 0]] and right.trials.tolist() == [[10, 1]]
     assert half.successes.tolist() == [[3, 0]] and half.trials.tolist() == [[8, 1]]
 

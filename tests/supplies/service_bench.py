@@ -66,8 +66,7 @@ class ServiceStart:
             return
         match event:
             case Noted(note):
-                body = {"model": "ada", **note.body}
-                self.log.events.append(parse_event(note.kind, body))
+                self.log.events.append(parse_event(note.kind, {"model": "ada", **note.body}))
                 self.supply.on_noted(note)
             case Answered(request, received):
                 key = self._key(request)
@@ -155,8 +154,7 @@ class ServiceDesk:
             is_capped=True,
             now=lambda: 1e9 + clock(),
         )
-        taken_batches = {event.batch for event in self.log.of_kind(BatchTaken)}
-        batches.take_over(self.log.pending, taken_batches)
+        batches.take_over(self.log.pending, {event.batch for event in self.log.of_kind(BatchTaken)})
         start = ServiceStart(self.log, batches, delay=delay, allows=allows)
         return start
 

@@ -117,12 +117,9 @@ async def test_a_response_that_is_not_a_batch_is_refused(reply: bytes) -> None:
         await _state_said(reply)
 
 
-async def test_responses_that_are_not_json_are_retried_and_then_given_up() -> None:
+async def test_what_is_not_json_is_retried_and_no_redirect_is_followed() -> None:
     with pytest.raises(Unavailable, match="not JSON"):
         await _state_said(b"<html>")
-
-
-async def test_no_redirect_is_followed_and_no_key_goes_there() -> None:
     with pytest.raises(Rejected, match="redirects to elsewhere.example"):
         await _state_said(b"", 307, "Location: https://elsewhere.example/v1/batches/batch_1")
 

@@ -129,13 +129,10 @@ async def test_a_request_that_fails_in_every_batch_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(("fault", "why"), [("expired", "expired with its batch"), ("failed", "Enqueued token limit")])
-async def test_batches_that_expire_or_find_no_room_do_not_count_as_failures(
-    fault: str, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_expiry_and_lack_of_room_are_no_failures(fault: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request is given up after days, however few failures it may have had."""
     monkeypatch.setattr(BatchCalls, "longest_poll", 10_000.0)  # each poll settles for a real moment
-    service = ServiceInMemory(seconds=86_000.0, **{fault: 1.0})
-    desk = ServiceDesk("openai", service)
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=86_000.0, **{fault: 1.0}))
     start = desk.open(attempts=2)
     await answered(start, keys_of([1]))
     (failed,) = start.failed.values()
@@ -169,9 +166,7 @@ async def test_a_refusal_of_all_is_believed_at_once_and_of_some_the_second_time(
 
 
 @pytest.mark.parametrize(("kind", "lost"), [("openai", 0), ("anthropic", 10)])
-async def test_a_batch_that_is_not_listed_is_created_anew_if_that_is_certain_and_else_lost(
-    kind: str, lost: int
-) -> None:
+async def test_batches_that_are_surely_not_listed_are_created_anew_and_others_lost(kind: str, lost: int) -> None:
     desk = ServiceDesk(kind, ServiceInMemory(seconds=60.0))
     start = desk.open(attempts=3)
     create, paths = desk.wire.post_once, list[str]()

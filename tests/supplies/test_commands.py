@@ -78,9 +78,7 @@ async def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
     assert opened[-1] < opened[0] + 5, "whatever the first start, or another test, opens for good stays open"
 
 
-def test_a_file_that_is_opened_next_stays_open_where_somebody_still_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_file_stays_open_where_somebody_still_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_module, "DRAIN_SECONDS", 0.0)
     start, written = CommandLine._start, list[int]()
 
@@ -209,10 +207,8 @@ def test_a_score_is_the_grade_and_its_usage_the_cost() -> None:
     assert not answer.signals, "it says nothing, and is not empty"
     assert answer_cost(answer) == Cost(9, 0.25) and answer.completion_tokens == 9
     assert answer_cost(make_answer(outcome("2"), 5, "x", 1, is_graded=False)) == Cost()
-    assert (
-        outcome('{"usd": 0.5}', problem="failed").result.usd == 0.5
-        and outcome('{"usd": -1}', problem="failed").result.usd is None
-    )
+    assert outcome('{"usd": 0.5}', problem="failed").result.usd == 0.5
+    assert outcome('{"usd": -1}', problem="failed").result.usd is None
 
 
 @pytest.mark.parametrize(

@@ -146,8 +146,7 @@ def test_ties_in_the_gold_ranking_must_be_met_and_a_known_truth_may_be_gold() ->
     study = Study.of([[[1, 0, 1, 1]], [[0, 1, 1, 1]], [[0, 0, 0, 0]]])
     assert study.gold.tolist() == [1, 1, 3]
     assert trajectory(study).converged_at == 2
-    swapped = Study.of(R, gold=[2, 1, 3, 4])
-    result = convergence_at_n(swapped, 30, np.random.default_rng(1))
+    result = convergence_at_n(Study.of(R, gold=[2, 1, 3, 4]), 30, np.random.default_rng(1))
     expected = [converged_at(rankings(resampled(R, d), average()), [2, 1, 3, 4]) for d in draws_of(1, 30, 1)]
     assert result.at.tolist() == expected
 
@@ -180,10 +179,8 @@ def test_the_distribution_adds_up() -> None:
 
 @pytest.mark.parametrize("gold", [None, [2, 1, 3, 4]])
 def test_the_worst_replicate_is_the_first_of_the_slowest(gold: list[int] | None) -> None:
-    study = Study.of(R, gold=gold)
-    result = convergence_at_n(study, 30, np.random.default_rng(4))
-    effort = np.where(result.at == NEVER, 8, result.at)
-    slowest = int(effort.argmax())
+    result = convergence_at_n(Study.of(R, gold=gold), 30, np.random.default_rng(4))
+    slowest = int(np.where(result.at == NEVER, 8, result.at).argmax())
     assert result.worst.converged_at == result.at[slowest]
     assert result.worst.ranks.tolist() == rankings(resampled(R, draws_of(4, 30, 1)[slowest]), average())
 

@@ -10,14 +10,7 @@ from eval_oracles import bank_mean, best_reward, binary_scores, integral_of_half
 
 import scorio.eval as scorio_eval
 from scorio.counts import Counts
-from scorio.eval._scores import (
-    all_successes,
-    area,
-    bank_values,
-    distinct,
-    majority,
-    share,
-)
+from scorio.eval._scores import all_successes, area, bank_values, distinct, majority, share
 
 OUTCOMES = np.array(
     [[0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0], [1, 0, 1, 0, 1, 0], [0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
@@ -196,8 +189,7 @@ def test_the_area_under_fifty_thousand_points() -> None:
 
 def test_many_questions_cost_no_more_than_their_distinct_counts() -> None:
     """A hundred thousand questions of four grades, against the same questions counted with multiplicity."""
-    rng = np.random.default_rng(11)
-    kinds = rng.integers(0, 9, (5, 4))
+    kinds = np.random.default_rng(11).integers(0, 9, (5, 4))
     kinds[:, 0] += 40 - kinds.sum(axis=1)
     times = np.array([1, 10_000, 49_999, 30_000, 10_000])
     w = [0.0, 0.2, 0.5, 1.0]

@@ -319,8 +319,7 @@ def test_weights_and_prior_outcomes(w: Any, R0: Any, message: str) -> None:
 def test_prior_outcomes_have_several_forms_and_are_checked() -> None:
     with pytest.raises(ValueError, match=re.escape("R0 must hold categories in [0, 1], got 2 (w is omitted")):
         scorio_eval.bayes(R, None, [[2], [1]])
-    column = scorio_eval.bayes(R, None, [[0], [1]])
-    assert scorio_eval.bayes(R, None, [0, 1]) == column
+    assert scorio_eval.bayes(R, None, [0, 1]) == scorio_eval.bayes(R, None, [[0], [1]])
     assert scorio_eval.bayes(R, None, np.zeros((2, 0), dtype=int)) == scorio_eval.bayes(R)
     assert scorio_eval.bayes(R[0], None, [0, 1, 1]) == scorio_eval.bayes(R[0], None, [[0, 1, 1]])
 

@@ -39,8 +39,7 @@ def test_rows_of_a_batch_are_ranked_alone(rows: list[list[int]], method: str) ->
 def test_sums_in_another_order_are_still_the_same_score(order: list[int], seed: int) -> None:
     terms = np.random.default_rng(seed).random(6)
     once = sum(terms.tolist())
-    again = sum(terms[order].tolist())
-    assert rank_scores([once, again, 0.0]).tolist() == [1, 1, 3]
+    assert rank_scores([once, sum(terms[order].tolist()), 0.0]).tolist() == [1, 1, 3]
 
 
 def test_differences_above_rounding_count_and_infinite_scores_tie() -> None:

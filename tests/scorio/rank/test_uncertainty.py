@@ -141,8 +141,7 @@ def test_equal_models_are_called_different_in_a_tenth_of_tables_at_most() -> Non
 
 
 def test_questions_whose_votes_repeat_each_other_are_worth_one_vote() -> None:
-    rng = np.random.default_rng(5)
-    first, won = np.array([0, 1] * 60), (rng.random(120) < 0.6).astype(float)
+    first, won = np.array([0, 1] * 60), (np.random.default_rng(5).random(120) < 0.6).astype(float)
     once = preferences(first, 1 - first, won)
     copies = preferences(np.repeat(first, 9), np.repeat(1 - first, 9), np.repeat(won, 9), np.repeat(np.arange(120), 9))
     assert copies.hi[0] - copies.lo[0] == pytest.approx(once.hi[0] - once.lo[0], rel=0.05)

@@ -137,8 +137,5 @@ def _counts(successes: np.ndarray, trials: np.ndarray) -> np.ndarray:
 
 def _scores(n: np.ndarray) -> dict[str, FloatArray]:
     nu = n + self_centred_prior(n)[..., None, :]
-    moments = {
-        "uniform": average_moments(n, n + 1.0, BINARY),
-        "self": self_centred_average_moments(n, nu, BINARY),
-    }
+    moments = {"uniform": average_moments(n, n + 1.0, BINARY), "self": self_centred_average_moments(n, nu, BINARY)}
     return {name: compare(m.mean[0], m.var[0], m.mean[1], m.var[1]).z for name, m in moments.items()}

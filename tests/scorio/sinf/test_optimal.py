@@ -137,7 +137,5 @@ def test_the_remaining_error_bounds_future_calls() -> None:
             undecided &= ~called & ~rule.gives_up(x / np.sqrt(t), at)
         remaining = float(rule.chance_left(np.array([z]), start)[0])
         assert called.mean() <= remaining + 0.01
-        assert called.mean() > (0.3 if z < 1.0 else 0.5) * remaining, (
-            "who avoids looks gains most where giving up is near"
-        )
+        assert called.mean() > (0.3 if z < 1.0 else 0.5) * remaining, "who avoids looks gains most near giving up"
     assert rule.chance_left(np.array([0.05]), np.array([0.6]))[0] == pytest.approx(0.0, abs=1e-9), "given up"

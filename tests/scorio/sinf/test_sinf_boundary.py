@@ -294,15 +294,13 @@ def test_at_the_horizon_nothing_is_left_but_what_went_unseen() -> None:
 def test_choosing_the_horizon_by_the_data_calls_ties_no_more_often(last: int, greedy: bool, runs: int) -> None:
     """Looks at 5, 6, .. of 10 until `last`; then 40, or (greedy) 12 instead where z is high already."""
     rng = np.random.default_rng(11)
-    path = np.cumsum(rng.normal(size=(runs, 40)), axis=1)
-    z = path / np.sqrt(np.arange(1, 41))
+    z = np.cumsum(rng.normal(size=(runs, 40)), axis=1) / np.sqrt(np.arange(1, 41))
     c = WangTsiatis(0.25, 0.5).critical(ALPHA)
     first = np.abs(z[:, 4:last]) >= c * (np.arange(5, last + 1) / 10.0) ** -0.25
     called = first.any(axis=1)
     looks = [LookValues(z[~called, n - 1], np.full((~called).sum(), n / 10.0)) for n in range(5, last + 1)]
     horizon = np.where(greedy & (np.abs(looks[-1].z) > 1.0), 12, 40)
-    swap = exchange(looks, last / horizon, 0.25, 0.5, 2)
-    bound = swap.new_height(np.full(len(horizon), c))
+    bound = exchange(looks, last / horizon, 0.25, 0.5, 2).new_height(np.full(len(horizon), c))
     going = z[~called]
     later = np.zeros(len(going), bool)
     for n in range(last + 1, 41):

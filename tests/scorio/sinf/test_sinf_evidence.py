@@ -171,8 +171,7 @@ def test_power_is_the_share_of_simulated_futures_that_settle(z, t, sigma, delta,
     rng, runs = np.random.default_rng(5), 200_000
     d, unit = z * sigma, sigma**2 * t  # variance of a difference at information t is unit/t
     truth = rng.normal(d, sigma, runs)
-    future = rng.normal(truth, np.sqrt(unit / (horizon - t)))
-    final = (t * d + (horizon - t) * future) / horizon
+    final = (t * d + (horizon - t) * rng.normal(truth, np.sqrt(unit / (horizon - t)))) / horizon
     s = np.sqrt(unit / horizon)
     settled = (np.abs(final) >= BOUND * s) | ((delta > 0) & tied(final, s, BOUND, delta))
     power = predictive_power(np.array(z), np.array(t), BOUND, np.array(sigma), delta, horizon)

@@ -75,8 +75,7 @@ def test_a_few_repeated_trials_give_no_small_sigma(repeated: int, p: float):
     trials = np.ones((40, 1000), dtype=np.int64)
     trials[:, :repeated] = 2
     right = rng.binomial(trials, p)
-    n = np.stack([trials - right, right], axis=-1)
-    _, var = moments(n)
+    _, var = moments(np.stack([trials - right, right], axis=-1))
     assert np.median(var) >= 0.96 * p * (1.0 - p) * (1.0 / trials[0]).mean() / 1000
 
 
@@ -203,8 +202,7 @@ def test_every_pair_of_categories_has_its_difference() -> None:
 
 
 def test_counts_are_those_by_hand() -> None:
-    rng = np.random.default_rng(1)
-    first, second = rng.integers(0, 4, (2, 7, 9))  # 3 is no category
+    first, second = np.random.default_rng(1).integers(0, 4, (2, 7, 9))  # 3 is no category
     w = np.array([0.0, 0.5, 1.0])
     differences = difference_values(w)
     counts = paired_counts(first, second, differences)

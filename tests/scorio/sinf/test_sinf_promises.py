@@ -81,9 +81,7 @@ WORLDS = {
         for runs, marks in ((800, pytest.mark.slow), (2000, pytest.mark.release))[at != of % 6 :]
     ],
 )
-def test_promises_hold_in_every_world_at_every_schedule(
-    world: World, schedule: Callable[[int], Schedule], questions: int, runs: int
-):
+def test_promises_hold_at_every_schedule(world: World, schedule: Callable[[int], Schedule], questions: int, runs: int):
     assert_promises_hold(worlds.ever_called(world, schedule, runs, seed=2, questions=questions), runs)
 
 
@@ -101,8 +99,7 @@ def test_a_wrong_order_is_called_at_most_with_the_promised_probability(drift: fl
     z = d * np.sqrt(t)
     for boundary in (WangTsiatis().at(t, WangTsiatis().critical(PROMISE)), Mixture(PROMISE).at(t)):
         hit = np.abs(z) >= boundary
-        first = hit.argmax(axis=1)
-        wrong = hit.any(axis=1) & (z[np.arange(runs), first] < 0.0)
+        wrong = hit.any(axis=1) & (z[np.arange(runs), hit.argmax(axis=1)] < 0.0)
         assert wrong.mean() <= at_most(PROMISE / 2, runs)
 
 
@@ -118,16 +115,14 @@ def test_models_that_differ_by_delta_are_called_tied_at_most_with_the_promised_p
 def test_holm_over_both_directions_of_all_pairs_keeps_the_familywise_promise(method: WangTsiatis | Mixture):
     """Eight exact ties: per-pair calls go wrong somewhere in most runs, Holm's in no more than 5%."""
     runs, models = 500, 8
-    rng = np.random.default_rng(8)
-    t, score = brownian(rng, (runs, models))
+    t, score = brownian(np.random.default_rng(8), (runs, models))
     i, j = np.triu_indices(models, 1)
     z = ((score[:, i] - score[:, j]) / np.sqrt(2.0)) * np.sqrt(t)
     p = np.stack([method.p_value(sign * z[..., 3:], t[3:], sides=1).min(axis=-1) for sign in (1, -1)], axis=-1)
     adjusted = np.mean([holm(row.ravel(), 1 - CONFIDENCE).any() for row in p])
     assert adjusted <= at_most(1 - CONFIDENCE, runs)
     if isinstance(method, WangTsiatis):
-        per_pair = np.mean((p <= PROMISE / 2).any(axis=(1, 2)))
-        assert per_pair > 0.5, "why Holm is needed"
+        assert np.mean((p <= PROMISE / 2).any(axis=(1, 2))) > 0.5, "why Holm is needed"
 
 
 @pytest.mark.parametrize("sides", first_of([1, 2], 1))
