@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -196,7 +196,7 @@ def stored_config(header: RunHeader) -> RunConfig:
     stored = {name: section for name, section in header.configuration.items() if name != PLUG_INS}
     try:
         body = json.dumps(stored)
-        json.loads(body, parse_constant=_require_number)
+        json.loads(body, parse_constant=_refuse_constant)
         return RunConfig.model_validate_json(body)
     except ValueError as error:
         place = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else str(error)
@@ -204,11 +204,9 @@ def stored_config(header: RunHeader) -> RunConfig:
         raise DamagedValue(what) from error
 
 
-def _require_number(name: str) -> float:
-    """Parse a constant of JSON; raises `ValueError` for NaN, which passes every limit check."""
-    if name == "NaN":
-        raise ValueError(name)
-    return float(name)
+def _refuse_constant(name: str) -> NoReturn:
+    """Raise `ValueError` for NaN, which passes every limit check, and for infinite numbers."""
+    raise ValueError(name)
 
 
 def stored_words(header: RunHeader) -> dict[str, str]:
