@@ -33,6 +33,20 @@ def test_an_error_holds_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixt
     assert not {"\x1b", "\x07", "\r", "\u202e"} & set(message)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["validate {}", "run {}.jsonl --model http://a/v1", "plan {}", "monitor {}", "report {}", "verify {}", "replay {}"]
+    + ["simulate {}", "import {} --to out", "label {} --show", "compare {} {}", "replay coins --output {}"],
+)
+def test_a_path_that_cannot_be_reached_is_no_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """As in a folder of another user's, which this one may not enter."""
+    monkeypatch.chdir(tmp_path)
+    name = "a" * 300
+    result = typed(*line.format(name, name).split())
+    assert result.exit_code != ExitCode.REACHED
+    assert f"{name}" in result.stderr and "File name too long" in result.stderr
+
+
 def test_errors_break_between_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
