@@ -230,14 +230,15 @@ class StreamReader:
         self._plain_body: list[bytes] | None = None
         """Chunks of a response that is not a stream, but JSON or a web page."""
         self._start = b""
-        """Bytes so far, while they do not show the kind of response."""
+        """Part of a byte order mark, while nothing shows the kind of response."""
         self._size = 0
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes, split anywhere."""
         if self._plain_body is None and not self._size:
-            self._start += data
-            if (start := strip_byte_order_mark(self._start).lstrip()) in _UNDECIDED_STARTS:
+            start = strip_byte_order_mark((self._start + data).lstrip()).lstrip()
+            if start in _UNDECIDED_STARTS:
+                self._start = start
                 return
             data, self._start = start, b""
             self._plain_body = [] if start[:1] in (b"{", b"<") else None

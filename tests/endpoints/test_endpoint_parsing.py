@@ -1,6 +1,7 @@
 """JSON with flaws is read, and a stream is the same response as without one, however its bytes are cut."""
 
 import math
+import tracemalloc
 from codecs import BOM_UTF8
 from collections.abc import Sequence
 from itertools import count
@@ -269,6 +270,18 @@ def test_a_mark_of_the_byte_order_is_passed_over(cut: int) -> None:
     for text, replacement in ((STREAM, None), (b'{"choices": []}', b'{"choices": []}')):
         marked = BOM_UTF8 + text
         assert fed(marked[:cut], marked[cut:]).replacement() == replacement
+
+
+def test_white_space_before_a_response_is_not_kept() -> None:
+    """Servers send it while a request waits. Kept and searched anew with each piece, it would take minutes."""
+    reader, pieces = fed(), 1000
+    tracemalloc.start()
+    for _ in range(pieces):
+        reader.feed(b"\n" * 2**10)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    reader.feed(STREAM)
+    assert peak < pieces * 2**10 / 4 and reader.payload() == fed(STREAM).payload()
 
 
 def test_text_after_the_end_of_a_choice_is_of_another_answer() -> None:
