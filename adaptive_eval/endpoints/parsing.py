@@ -179,12 +179,21 @@ class _Choice:
 
 
 def parse_server_json(body: bytes) -> object:
-    """Parse JSON, with `?` or U+FFFD for invalid characters; raises `ValueError` if it is still invalid."""
+    """Parse JSON, with `?` or U+FFFD for invalid characters; raises `ValueError` if it is still invalid, or cannot be
+    written again: it is nested too deeply, or has huge numbers."""
     body = strip_byte_order_mark(body)
     try:
-        return orjson.loads(body)
+        value: object = orjson.loads(body)
     except orjson.JSONDecodeError:
-        pass
+        value = _parse_flawed(body)
+    try:
+        orjson.dumps([value])  # as part of something else, such as a recorded error
+    except orjson.JSONEncodeError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+def _parse_flawed(body: bytes) -> object:
     try:
         value = json.loads(body.decode("utf-8", "replace"))
         clean = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")

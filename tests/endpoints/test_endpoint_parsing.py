@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS, Served
+from endpoint_opener import CLIENTS, Served, first
 from hypothesis import given
 from hypothesis import strategies as st
 from raw_servers import CHAT, replying
@@ -38,6 +38,23 @@ def test_flaws_are_read_over(body: bytes, value: object) -> None:
 def test_what_is_no_json_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError):
         parse_server_json(body)
+
+
+DEEP = b"[" * 300 + b"]" * 300
+"""Deeper than orjson writes, though it reads it."""
+HUGE = b"[NaN, %s]" % (b"9" * 400)
+
+
+@CLIENTS
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("value", [DEEP, HUGE])
+async def test_what_cannot_be_written_again_is_no_answer(
+    served: Served, client: str, stream: bool, value: bytes
+) -> None:
+    body = b"event: error\ndata: %s\n\n" % value if stream else b'{"id": "a", "choices": [%s]}' % value
+    async with served(first(1, replying(body)), key="k", client=client, stream=stream) as (_, opened):
+        (answer,) = await opened.sample(CHAT, range(7, 8))
+    assert (answer.text, answer.attempts) == ("42", 2)
 
 
 @CLIENTS
