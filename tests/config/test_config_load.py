@@ -272,6 +272,12 @@ sampling: {top_p: 3}
             ("objective: {kind: pairs, pairs: [[a, b], [b, a]]}", "must not have a pair twice"),
             ("objective: {kind: pairs, pairs: []}", "objective.pairs must not be empty"),
             ('sampling: {temperature: "\\0"}', "sampling.temperature must be a number, but got '\\x00'"),
+            ("budget: {tokens: 1e308}", "budget.tokens must be a whole number, but got 1e+308"),
+            ("sampling: {max_tokens: 9223372036854775807}", "sampling.max_tokens must be less than or equal to 100000"),
+            (
+                "sampling: {extra_body: {max_completion_tokens: 10000000000}}",
+                "max_completion_tokens must be at most 10000",
+            ),
             ("sampling: {extra_body: {top_n: 9223372036854775808}}", "extra_body.top_n is too large for a number"),
             ("objective: {kind: rankin}", "did you mean `ranking`?"),
             ("trials: {seeds: random}", "trials.seeds must be one of hashed, consecutive, coupled"),
