@@ -3,6 +3,7 @@
 Stopping it while modules are still being loaded gives the same message as stopping it later.
 """
 
+import errno
 import gc
 import os
 import signal
@@ -14,6 +15,8 @@ from typing import NoReturn
 from adaptive_eval.base.errors import ExitCode
 
 LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)
+WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+"""Errors of a write to a file or terminal; typer handles a closed pipe."""
 TYPER_STOPPED = 130
 """Typer's exit code for a Ctrl-C that no command has handled."""
 
@@ -36,7 +39,7 @@ def main() -> None:
             _stopped()
         raise
     except OSError as error:
-        if error.filename is not None or not _is_output_lost():
+        if error.filename is not None or error.errno not in WRITE_ERRORS or not _is_output_lost():
             raise
         print(f"error: standard output cannot be written: {error.strerror}", file=sys.stderr)
         raise SystemExit(ExitCode.FAILED) from None
@@ -67,6 +70,7 @@ def _interrupt(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _stopped() -> NoReturn:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # another one would end Python by the signal
     print("stopped", file=sys.stderr)
     raise SystemExit(ExitCode.STOPPED) from None
 

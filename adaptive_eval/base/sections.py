@@ -70,7 +70,7 @@ def _seconds(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**63 else value
 
 
 _NUMBER_OR_TEXT = {"anyOf": [{"type": "number"}, {"type": "string"}]}
@@ -86,16 +86,18 @@ Count = Annotated[int, BeforeValidator(_whole)]
 
 
 MILLION = 1e6
+MAX_PRICE = 1e9
+"""Sums of larger ones would overflow."""
 
 
 class Price(Section):
     """US dollars per million tokens."""
 
-    input: float = Field(ge=0)
+    input: float = Field(ge=0, le=MAX_PRICE)
     """Price of prompt tokens."""
     cached_input: float | None = Field(None, ge=0)
     """Price of prompt tokens that the server reports as read from its cache; default: that of `input`."""
-    output: float = Field(ge=0)
+    output: float = Field(ge=0, le=MAX_PRICE)
     """Price of completion tokens."""
 
     @property

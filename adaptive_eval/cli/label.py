@@ -1,6 +1,7 @@
 """`adaptive-eval label RUN`: collect labels from people, on a page that shows answers one by one, or from a file."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -100,7 +101,8 @@ def _import_labels(run: Path, source: Path) -> None:
     if not labels:
         typer.echo(f"{source} has no labels: none were added")
         return
-    replaced = len(known.keys() & read_labels(run).keys()) + sum(at in known for at, _ in lines) - len(known)
+    earlier, in_file = read_labels(run), Counter(at for at, _ in lines)
+    replaced = sum(at in earlier or in_file[at] > 1 for at in known)
     add_labels(run, known)
     of_same = f"; {several(replaced, 'earlier label')} of the same answer{'s' * (replaced > 1)} replaced"
     added = f"{several(len(known), 'label')} added{of_same if replaced else ''}"

@@ -1,5 +1,6 @@
 """Shared arguments of commands, and reporting of errors by a message and an exit code."""
 
+import errno
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import orjson
 import typer
 
-from adaptive_eval.base.errors import AdaptiveEvalError, Alarmed, ExitCode, error_exit_code, stop_in_words
+from adaptive_eval.base.errors import AdaptiveEvalError, Alarmed, ExitCode, StoreError, error_exit_code, stop_in_words
 
 if TYPE_CHECKING:
     from adaptive_eval.show.text import Block
@@ -21,6 +22,8 @@ Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Change a setting, as in trials.max=40.", metavar="KEY=VALUE")
 ]
 
+UNREACHABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EIO, errno.ESTALE)
+"""Errors of the system for a path, even where it is only looked for."""
 MAX_LINE = 2000
 """Characters of a line of a message."""
 TERMINAL = (Path("-"), Path("/dev/stdout"))
@@ -37,12 +40,18 @@ def typed_command(command: str, config: Path, overrides: Sequence[str] | None = 
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Report errors of this package; any other exception is a defect and keeps its traceback."""
+    """Report errors of this package, and paths that this user cannot reach; any other exception is a defect and keeps
+    its traceback."""
     try:
         yield
     except AdaptiveEvalError as error:
         typer.echo(_safe_message(error), err=True)
         raise typer.Exit(error_exit_code(error)) from None
+    except OSError as error:
+        if error.filename is None or error.errno not in UNREACHABLE:
+            raise
+        typer.echo(_safe_message(StoreError(f"{error.filename} cannot be reached: {error.strerror}")), err=True)
+        raise typer.Exit(ExitCode.FAILED) from None
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
         raise typer.Exit(ExitCode.STOPPED) from None

@@ -1,6 +1,7 @@
 """`adaptive-eval simulate`: serve simulated models for experiments, with faults on demand."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from math import inf
 from pathlib import Path
 from typing import Annotated
@@ -78,11 +79,9 @@ def simulate(
             own=questions,
         )
         try:
-            asyncio.run(_serve(server, simulated_world, questions))
+            asyncio.run(_serve(server, port, simulated_world, questions))
         except KeyboardInterrupt:  # the normal end of a server
             typer.echo(", ".join(f"{count:,} {name}" for name, count in sorted(server.counts.items())) or "no requests")
-        except OSError as error:
-            raise ConfigError(f"port {port} cannot be used ({error.strerror}); give another --port") from error
 
 
 def _world_from_config(path: Path) -> tuple[World, OwnQuestions | None]:
@@ -115,8 +114,12 @@ def _world_from_config(path: Path) -> tuple[World, OwnQuestions | None]:
     return own_questions(tuple(models), tuple(right_answers), max_tokens), OwnQuestions(ids_by_prompt, right_answers)
 
 
-async def _serve(server: SimulatedServer, world: World, own_questions: OwnQuestions | None) -> None:
-    async with server:
+async def _serve(server: SimulatedServer, port: int, world: World, own_questions: OwnQuestions | None) -> None:
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(server)
+        except OSError as error:
+            raise ConfigError(f"port {port} cannot be used ({error.strerror}); give another --port") from error
         typer.echo(f"Serving {world.name} at {server.base_url}. Ctrl-C stops it.")
         questions = "" if own_questions is not None else f"questions: {{world: {world.name}}}, grader: math, and "
         typer.echo(f"In a configuration, set {questions}this address as base_url.")

@@ -47,7 +47,7 @@ AFTER_A_MISSING_COLON = (
 MAX_NODES = 100_000
 """Maximum number of values; only nested anchors exceed it."""
 MAX_DIGITS = 1000
-"""Maximum digits of a number; a longer one is read as text."""
+"""Maximum digits of a whole number; Python refuses to read one of 4300."""
 
 UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd]")
 """Characters that YAML forbids, reads as line breaks, or that JSON would write as halves of a pair."""
@@ -184,7 +184,7 @@ def json_for_yaml(value: object, default: Callable[[Any], object] | None = None)
 
 def yaml_value(text: str) -> Any:
     """The value of an unquoted YAML scalar: a text, number, boolean or None."""
-    loader = _Loader(text)
+    loader = _Loader("")  # of a text with control characters there is none
     tag = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return {BOOL: text.lower() == "true", NULL: None}.get(tag, text) if tag not in (INT, FLOAT) else float(text)
 
@@ -306,11 +306,12 @@ class _Builder:
             return None
         if tag == BOOL:
             return text.lower() == "true"
-        if tag == INT:
-            return int(text.replace("_", "")) if len(text) <= MAX_DIGITS else text
-        if tag == FLOAT:
-            number = float(text.replace("_", ""))
-            return number if math.isfinite(number) else self._refuse(node, path, "is too large for a number", "")
+        if tag in (INT, FLOAT):
+            digits = text.replace("_", "")
+            is_whole = tag == INT and len(digits) <= MAX_DIGITS
+            if abs(number := int(digits) if is_whole else float(digits)) < (2**63 if tag == INT else math.inf):
+                return number
+            return self._refuse(node, path, "is too large for a number", "put a text in quotes" if tag == INT else "")
         if tag in (STR, MERGE) and HALF_PAIR.search(text):
             return self._refuse(node, path, "has half of a surrogate pair", "write the character itself")
         if tag in (STR, MERGE):

@@ -264,9 +264,16 @@ def _missing_files(document: Document) -> Iterator[Problem]:
     for inner in [(), *(("benchmarks", name) for name in (benchmarks if isinstance(benchmarks, dict) else ()))]:
         path = ("questions", *inner, "path")
         given = document.value(path)
-        if isinstance(given, str) and not (file := Path(document.tree["folder"], given)).exists():
+        if isinstance(given, str) and _is_missing(file := Path(document.tree["folder"], given)):
             hint = "give a path from the folder of the configuration"
             yield Problem(document.origin(path), f"is {file}, which does not exist", hint, None, document.place(path))
+
+
+def _is_missing(file: Path) -> bool:
+    try:
+        return not file.exists()
+    except OSError:  # such as a folder that this user cannot enter: reading the file says why
+        return False
 
 
 def _valid_sections(document: Document, schema: type[Schema]) -> Iterator[tuple[str, Any]]:

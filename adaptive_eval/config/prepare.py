@@ -7,7 +7,6 @@ looks.
 """
 
 import inspect
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
@@ -15,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import ConfigError, DamagedValue, first_lines
@@ -195,20 +195,12 @@ def stored_config(header: RunHeader) -> RunConfig:
     """The configuration of a run's last start; raises `DamagedValue` if it cannot be read."""
     stored = {name: section for name, section in header.configuration.items() if name != PLUG_INS}
     try:
-        body = json.dumps(stored)
-        json.loads(body, parse_constant=_require_number)
-        return RunConfig.model_validate_json(body)
-    except ValueError as error:
+        # not as Python's JSON: NaN, which passes every limit check, becomes null, and huge numbers are errors
+        return RunConfig.model_validate_json(orjson.dumps(stored), strict=True)
+    except (ValueError, orjson.JSONEncodeError) as error:
         place = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else str(error)
         what = f"the stored configuration is damaged or of another version (see {place!a:.80})"
         raise DamagedValue(what) from error
-
-
-def _require_number(name: str) -> float:
-    """Parse a constant of JSON; raises `ValueError` for NaN, which passes every limit check."""
-    if name == "NaN":
-        raise ValueError(name)
-    return float(name)
 
 
 def stored_words(header: RunHeader) -> dict[str, str]:

@@ -112,7 +112,6 @@ RULES = {
     "model_type": (MAPPING, ""),
     "model_attributes_type": (MAPPING, ""),
     "path_type": ("must be a path", "put it in quotes"),
-    "too_short": ("must not be empty", ""),
 }
 PATTERNS = {
     MODEL_NAME: "must be one line of text without control characters or spaces at its ends",
@@ -182,6 +181,9 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
         return _grader_problem(path, context["expected_tags"], document)
     if kind == "union_tag_not_found":
         return Problem((*path, "kind"), "must be given", "such as `kind: math`")
+    if kind == "too_short":
+        fewest = context["min_length"]
+        return Problem(path, "must not be empty" if fewest == 1 else f"must have at least {fewest} entries", "", got)
     rule, hint = RULES.get(kind, (re.sub(r"^\w+ should ", "must ", error["msg"]), ""))
     if kind == "string_pattern_mismatch":
         rule = PATTERNS.get(context["pattern"], rule)

@@ -66,7 +66,7 @@ class ModelConfig(EndpointConfig, CommandKeys):
     prompt: TemplateConfig = TemplateConfig()
     concurrency: ModelLimits = ModelLimits()
     price: Price | None = None
-    gpus: float | None = Field(None, ge=0)
+    gpus: float | None = Field(None, ge=0, le=1e6)
     """Number of GPUs that serve this model, for all replicas together; 0 if they cost nothing."""
     simulate: bool = False
     """Use the simulator; the model must be in the world of `questions.world`. No `base_url` is needed."""

@@ -264,11 +264,11 @@ def _make_reply(
     status, payload = decode_payload(response.status, body, redactor)
     if status == 200:
         return Reply(200, {}, b"", payload, latency, None)
-    has_begun = (reader is not None and reader.first_token_at is not None) or _has_begun(payload)
+    has_begun = (reader is not None and reader.first_token_at is not None) or has_answer(payload)
     return Reply(status, httpx2.Headers(list(response.headers)), body, None, latency, None, has_begun)
 
 
-def _has_begun(payload: object) -> bool:
+def has_answer(payload: object) -> bool:
     """Whether a response with an error reports tokens, or has a text."""
     response = as_object(payload)
     if any(isinstance(number, int) and number > 0 for number in as_object(response.get("usage")).values()):

@@ -179,12 +179,21 @@ class _Choice:
 
 
 def parse_server_json(body: bytes) -> object:
-    """Parse JSON, with `?` or U+FFFD for invalid characters; raises `ValueError` if it is still invalid."""
+    """Parse JSON, with `?` or U+FFFD for invalid characters; raises `ValueError` if it is still invalid, or cannot be
+    written again: it is nested too deeply, or has huge numbers."""
     body = strip_byte_order_mark(body)
     try:
-        return orjson.loads(body)
+        value: object = orjson.loads(body)
     except orjson.JSONDecodeError:
-        pass
+        value = _parse_flawed(body)
+    try:
+        orjson.dumps([value])  # as part of something else, such as a recorded error
+    except orjson.JSONEncodeError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+def _parse_flawed(body: bytes) -> object:
     try:
         value = json.loads(body.decode("utf-8", "replace"))
         clean = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
@@ -230,14 +239,15 @@ class StreamReader:
         self._plain_body: list[bytes] | None = None
         """Chunks of a response that is not a stream, but JSON or a web page."""
         self._start = b""
-        """Bytes so far, while they do not show the kind of response."""
+        """Part of a byte order mark, while nothing shows the kind of response."""
         self._size = 0
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes, split anywhere."""
         if self._plain_body is None and not self._size:
-            self._start += data
-            if (start := strip_byte_order_mark(self._start).lstrip()) in _UNDECIDED_STARTS:
+            start = strip_byte_order_mark((self._start + data).lstrip()).lstrip()
+            if start in _UNDECIDED_STARTS:
+                self._start = start
                 return
             data, self._start = start, b""
             self._plain_body = [] if start[:1] in (b"{", b"<") else None

@@ -21,6 +21,7 @@ MAX_BYTES_PER_TOKEN = 16
 TEMPLATE_TOKENS = 512
 """Tokens that a chat template may add to a prompt: the marks of each turn, and often a default system message (who made
 the model, today's date, how to reason)."""
+MAX_TOKENS = 10**9
 ABSURD_TOKENS = 2**20
 """If a server reports more than so many for an answer or its prompt, they are not counted: no model has so much room. A
 smaller excess may be true, as of a gateway that adds to prompts, or of reasoning that no limit bounds."""
@@ -96,7 +97,7 @@ class Sampling(_Section):
     """Draw from this many of the likeliest tokens."""
     min_p: float | None = Field(None, ge=0, le=1)
     """Draw from tokens at least this likely, relative to the likeliest."""
-    max_tokens: int | None = Field(None, ge=1)
+    max_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
     """Longest answer; limits on tokens and USD reserve this much for each trial."""
     stop: str | tuple[str, ...] | None = None
     """Texts at which an answer ends."""
@@ -122,6 +123,8 @@ class Sampling(_Section):
     def _consistent(self) -> Self:
         if reserved := sorted(FIXED_BODY_KEYS & self.extra_body.keys()):
             raise ValueError(f"extra_body may not set {', '.join(reserved)}: a request takes these from its trial")
+        if (self.longest_answer or 0) > MAX_TOKENS:
+            raise ValueError(f"extra_body.max_completion_tokens must be at most {MAX_TOKENS}")
         return self
 
 

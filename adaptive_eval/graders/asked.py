@@ -71,7 +71,7 @@ class GraderServer(EndpointConfig):
     client: ClassVar[Literal["http"]] = "http"  # type: ignore[misc]
     price: Price | None = None
     """Price of its tokens."""
-    gpus: float | None = Field(None, ge=0)
+    gpus: float | None = Field(None, ge=0, le=1e6)
     """Number of GPUs that serve it."""
 
 

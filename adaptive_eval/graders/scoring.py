@@ -21,6 +21,8 @@ DIGITS = 9
 """Decimal digits of sums; rounding makes them independent of the order of addition."""
 MIN_WEIGHT, WORTH_DIGITS = 0.001, 5
 """Smallest absolute weight, and the decimal digits to which the worths of levels must differ."""
+MAX_WEIGHT = MAX_WORTH = 5_000.0
+"""The largest absolute values: with twelve criteria their sums are weights that a rubric may have."""
 MAX_SUMS = 64
 """Maximum number of possible sums that become categories."""
 MAX_CRITERIA = 12
@@ -51,9 +53,10 @@ class JudgeCriterion(Section):
     @field_validator("weight")
     @classmethod
     def _check_weight(cls, weight: float) -> float:
-        if not MIN_WEIGHT <= abs(weight) < math.inf:
+        if not MIN_WEIGHT <= abs(weight) <= MAX_WEIGHT:
             raise config_error(
-                f"must be a number of at least {MIN_WEIGHT:g} or at most -{MIN_WEIGHT:g}",
+                f"must be a number of at least {MIN_WEIGHT:g} or at most -{MIN_WEIGHT:g}, and no larger than "
+                f"{MAX_WEIGHT:g}",
                 "remove a criterion that does not count",
             )
         return weight
@@ -61,9 +64,9 @@ class JudgeCriterion(Section):
     @field_validator("levels")
     @classmethod
     def _check_levels(cls, levels: Mapping[str, float]) -> Mapping[str, float]:
-        if len({round(worth, WORTH_DIGITS) for worth in levels.values()}) < 2 or not all(
-            map(math.isfinite, levels.values())
-        ):
+        if not all(abs(worth) <= MAX_WORTH for worth in levels.values()):
+            raise config_error(f"must have scores from -{MAX_WORTH:g} to {MAX_WORTH:g}", "")
+        if len({round(worth, WORTH_DIGITS) for worth in levels.values()}) < 2:
             raise config_error("must be two or more with different scores", "write {bad: 0, fair: 0.5, good: 1}")
         if len({name.casefold() for name in levels}) < len(levels):
             raise config_error("must have different names", "rename one of those that are equal")

@@ -10,17 +10,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
+from typing import Annotated, Any
 
 import orjson
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from adaptive_eval.base.files import read_file, write_atomic
+from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.report.gate import OUTCOMES
 from adaptive_eval.report.question_rows import CountedRows
 from adaptive_eval.report.results import FORMAT, Results, Unjudged
 
 RESULTS_FILE = "results.json"
 MAX_BYTES = 2**30
 """More than the file of a million questions has."""
+MAX_NUMBER = 1e100
 
 
 def read_results(directory: Path) -> Results | None:
@@ -50,7 +54,23 @@ def _without_rows(data: bytes) -> bytes:
 
 @cache
 def _reader() -> TypeAdapter[Results]:
-    return TypeAdapter(Results)
+    return TypeAdapter(Annotated[Results, AfterValidator(_checked)])
+
+
+def _checked(results: Results) -> Results:
+    """The results, if their settings are those that a configuration may have, and all names are known."""
+    names = {name for pair in results.pairs for name in (pair.first, pair.second)}
+    names |= {name for row in results.gate for name in (row.model, row.baseline)}
+    names |= {row.model for row in results.frontier}
+    outcomes = {row.outcome for row in results.gate}
+    if not results.weights or not names <= {row.name for row in results.models} | {None} or not outcomes <= {*OUTCOMES}:
+        raise ValueError("no run has written it")
+    given = {name: section for name, section in results.decisions.items() if name in Decisions.model_fields}
+    try:
+        valid = Decisions.model_validate_json(orjson.dumps(given), strict=True)
+    except orjson.JSONEncodeError as error:
+        raise ValueError(str(error)) from None
+    return replace(results, decisions={**results.decisions, **valid.stated()})
 
 
 def write_results(directory: Path, results: Results | Unjudged) -> Path:
@@ -68,11 +88,21 @@ def to_json(results: Results) -> bytes:
 
 
 def from_json(data: bytes) -> Results | None:
-    """Results from `to_json`; None if they are of another version."""
+    """Results from `to_json`; None if they are of another version, or forged."""
     try:
-        return _reader().validate_json(data) if data.startswith(_JUDGED) else None
-    except ValidationError:
+        is_readable = data.startswith(_JUDGED) and _has_plausible_numbers(orjson.loads(data))
+        return _reader().validate_json(data, strict=True) if is_readable else None
+    except ValueError:
         return None
+
+
+def _has_plausible_numbers(value: Any) -> bool:
+    """Whether sums and squares of all numbers are numbers, too."""
+    if isinstance(value, dict):
+        return all(map(_has_plausible_numbers, value.values()))
+    if isinstance(value, list):
+        return all(map(_has_plausible_numbers, value))
+    return not isinstance(value, int | float) or abs(value) < MAX_NUMBER
 
 
 def _json_parts(results: Results | Unjudged) -> Iterator[bytes]:

@@ -191,10 +191,9 @@ class DispensableDisplay:
             with suppress(OSError):
                 broken.closed()
             _redirect_to_null(sys.stdout)
-            if not goes_on:
-                return
+            message = f"nothing more is shown ({error.strerror}){'; the run goes on' if goes_on else ''}"
             with suppress(OSError):
-                print(f"nothing more is shown ({error.strerror}); the run goes on", file=sys.stderr, flush=True)
+                print(message, file=sys.stderr, flush=True)
 
 
 def _redirect_to_null(stream: TextIO) -> None:

@@ -33,6 +33,20 @@ def test_an_error_holds_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixt
     assert not {"\x1b", "\x07", "\r", "\u202e"} & set(message)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["validate {}", "run {}.jsonl --model http://a/v1", "plan {}", "monitor {}", "report {}", "verify {}", "replay {}"]
+    + ["simulate {}", "import {} --to out", "label {} --show", "compare {} {}", "replay coins --output {}"],
+)
+def test_a_path_that_cannot_be_reached_is_no_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """As in a folder of another user's, which this one may not enter."""
+    monkeypatch.chdir(tmp_path)
+    name = "a" * 300
+    result = typed(*line.format(name, name).split())
+    assert result.exit_code != ExitCode.REACHED
+    assert f"{name}" in result.stderr and "File name too long" in result.stderr
+
+
 def test_errors_break_between_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
@@ -162,12 +176,57 @@ sys.meta_path.insert(0, Watch())
 )
 def test_a_signal_while_a_command_begins_stops_it_as_any_other(tmp_path: Path, number: int, module: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(WATCH.format(number=int(number), module=module))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    command = [sys.executable, "-m", "adaptive_eval", "run", "missing.yaml"]
+    assert ended_at_once(tmp_path) == (ExitCode.STOPPED, "", "stopped\n")
+
+
+def ended_at_once(folder: Path, *words: str) -> tuple[int, str, str]:
+    """How a command ends in a folder whose `sitecustomize.py` Python runs first, and what it prints."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    command = [sys.executable, "-m", "adaptive_eval", *(words or ("run", "missing.yaml"))]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANGS, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANGS, check=False
     )
-    assert (done.returncode, done.stdout, done.stderr) == (ExitCode.STOPPED, "", "stopped\n")
+    return done.returncode, done.stdout, done.stderr
+
+
+AGAIN = """
+import builtins
+
+printed = builtins.print
+
+def print_late(*words, **options):
+    import os
+    os.kill(os.getpid(), 2)
+    printed(*words, **options)
+
+builtins.print = print_late
+"""
+"""A second Ctrl-C, before the message about the first."""
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_while_a_command_begins_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WATCH.format(number=int(signal.SIGINT), module="typer") + AGAIN)
+    assert ended_at_once(tmp_path) == (ExitCode.STOPPED, "", "stopped\n")
+
+
+FAULT = """
+import sys
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "adaptive_eval.cli.schema":
+            raise OSError(111, "some server is away")
+
+sys.meta_path.insert(0, Watch())
+"""
+
+
+@pytest.mark.slow
+def test_another_error_of_the_system_adds_nothing_to_the_output(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(FAULT)
+    code, output, message = ended_at_once(tmp_path, "schema")
+    assert (code, output) == (1, "") and "Traceback" in message and "some server is away" in message
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")

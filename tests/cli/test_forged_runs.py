@@ -215,6 +215,14 @@ def test_graders_of_benchmarks_that_the_run_does_not_have_are_damage(workdir: Pa
     assert done.exit_code == ExitCode.FAILED and "the stored configuration is damaged" in done.stderr
 
 
+@pytest.mark.parametrize("timeout", [float("nan"), float("inf")])
+def test_numbers_that_json_does_not_have_are_damage(workdir: Path, timeout: float) -> None:
+    with pytest.raises(StoreError, match="the stored configuration is damaged"):
+        forge(workdir / "RUN", {}, [{"sampling": {"timeout": timeout}}] * 3)
+    done = command("report RUN --format md")
+    assert done.exit_code == ExitCode.FAILED and "the stored configuration is damaged" in done.stderr
+
+
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_resumed_forged_run_asks_the_configured_servers(workdir: Path, evil: Evil, base_url: str, name: str) -> None:
     forge(workdir / "OPEN", *forgery(name, evil.url, workdir))

@@ -122,7 +122,7 @@ def spoil(database: sqlite3.Connection, rng: random.Random) -> str:
     rows = database.execute(f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL").fetchall()
     at, body = rng.choice(rows)
     new = spoiled(json.loads(zlib.decompress(body) if table in PACKED else body), rng)
-    put(database, table, json.dumps(new), f"WHERE rowid = {at}")
+    put(database, table, json.dumps(new, separators=(",", ":")), f"WHERE rowid = {at}")  # as reports begin
     return f"{table} {at}: {new!r:.300}"
 
 
@@ -190,3 +190,33 @@ def test_a_damaged_value_is_told_with_its_file_and_what_to_do(capped: Path, tmp_
     assert told.startswith(f"error: {run}/run.sqlite is damaged: ") and what in told, told
     assert f"`adaptive-eval verify {run}`" in told
     assert "restore a copy of it, or start a new run: another --run-dir" in told
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("decisions", "trials", "max"), None),
+        (("decisions", "trials", "max"), 0),
+        (("decisions", "stopping", "delta"), "x"),
+        (("decisions", "budget", "tokens"), 10**30),
+        (("pairs", 0, "first"), "a stranger"),
+        (("pairs", 0, "sigma"), 1e308),
+        (("weights",), []),
+        (("models", 0, "trials"), "9" * 400),
+    ],
+)
+def test_a_report_that_no_run_has_written_is_not_read(
+    capped: Path, tmp_path: Path, place: tuple[Any, ...], value: Any
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(capped / "run", run)
+    with closing(sqlite3.connect(run / DATABASE_FILE)) as database:
+        ((body,),) = database.execute("SELECT body FROM reports ORDER BY seq DESC LIMIT 1")
+        report = within = json.loads(zlib.decompress(body))
+        for key in place[:-1]:
+            within = within[key]
+        within[place[-1]] = value
+        put(database, "reports", json.dumps(report, separators=(",", ":")))
+    for command in ("report {} --format md -o -", "monitor {} --once"):
+        result = typed(*command.format(run).split())
+        assert result.exit_code == ExitCode.FAILED and "its report was written by another version" in result.stderr

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from adaptive_eval.config.document import VARIABLE, read_document
 
+HUGE = "too large for a number; put a text in quotes"
+
 
 def tree(text: str, **environment: str) -> Any:
     document = read_document(text, environment)
@@ -39,7 +41,7 @@ class TestScalars:
             ("'1'", "1"),
             ('"true"', "true"),
             *((text, text) for text in ("1:30", "12:30:45", "no", "on", "Y", "2024-01-31", "0x1F", ".inf", ".nan")),
-            *((text, text) for text in ("=", "2h30m", "1%", "9" * 2000)),
+            *((text, text) for text in ("=", "2h30m", "1%")),
         ],
     )
     def test_plain_values(self, written: str, value: Any) -> None:
@@ -98,6 +100,7 @@ class TestProblems:
             ("? [a, b]\n: 1", "has a key that is not text"),
             ("a: [1", "line 1: is not YAML"),
             ("a: 1\nb: 1e999", "line 2: b is too large for a number"),
+            *((f"a: {text}", f"line 1: a is {HUGE}") for text in ("9" * 2000, "9" * 5000, str(2**63), str(-(2**63)))),
             ("a: 1\n b: 2", "line 2: is not YAML: unexpected key: indent it like the key before it"),
             ("a:\n  - name m\n\n    b: 2", "line 2: is not YAML: unexpected key"),
             ("a:\n  - name m  # no colon\n    b: 2", "line 2: is not YAML: it is indented by 4, but the block from"),

@@ -1,6 +1,7 @@
 """JSON with flaws is read, and a stream is the same response as without one, however its bytes are cut."""
 
 import math
+import tracemalloc
 from codecs import BOM_UTF8
 from collections.abc import Sequence
 from itertools import count
@@ -8,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS, Served
+from endpoint_opener import CLIENTS, Served, first
 from hypothesis import given
 from hypothesis import strategies as st
 from raw_servers import CHAT, replying
@@ -37,6 +38,23 @@ def test_flaws_are_read_over(body: bytes, value: object) -> None:
 def test_what_is_no_json_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError):
         parse_server_json(body)
+
+
+DEEP = b"[" * 300 + b"]" * 300
+"""Deeper than orjson writes, though it reads it."""
+HUGE = b"[NaN, %s]" % (b"9" * 400)
+
+
+@CLIENTS
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("value", [DEEP, HUGE])
+async def test_what_cannot_be_written_again_is_no_answer(
+    served: Served, client: str, stream: bool, value: bytes
+) -> None:
+    body = b"event: error\ndata: %s\n\n" % value if stream else b'{"id": "a", "choices": [%s]}' % value
+    async with served(first(1, replying(body)), key="k", client=client, stream=stream) as (_, opened):
+        (answer,) = await opened.sample(CHAT, range(7, 8))
+    assert (answer.text, answer.attempts) == ("42", 2)
 
 
 @CLIENTS
@@ -269,6 +287,18 @@ def test_a_mark_of_the_byte_order_is_passed_over(cut: int) -> None:
     for text, replacement in ((STREAM, None), (b'{"choices": []}', b'{"choices": []}')):
         marked = BOM_UTF8 + text
         assert fed(marked[:cut], marked[cut:]).replacement() == replacement
+
+
+def test_white_space_before_a_response_is_not_kept() -> None:
+    """Servers send it while a request waits. Kept and searched anew with each piece, it would take minutes."""
+    reader, pieces = fed(), 1000
+    tracemalloc.start()
+    for _ in range(pieces):
+        reader.feed(b"\n" * 2**10)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    reader.feed(STREAM)
+    assert peak < pieces * 2**10 / 4 and reader.payload() == fed(STREAM).payload()
 
 
 def test_text_after_the_end_of_a_choice_is_of_another_answer() -> None:

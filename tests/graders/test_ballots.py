@@ -243,6 +243,8 @@ def test_an_even_number_of_comparisons_favours_neither_answer() -> None:
         ({"scores": (CRITERIA[0], CRITERIA[0])}, "different names"),
         ({"scores": [{"name": "truncated"}]}, "must not be truncated"),
         ({"scores": [{"name": "ok", "weight": 0.0}]}, "must be a number of at least 0.001"),
+        ({"scores": [{"name": "ok", "weight": 1e308}]}, "no larger than 5000"),
+        ({"scores": [{"name": "ok", "levels": {"no": 0, "yes": 1e308}}]}, "scores from -5000 to 5000"),
         ({"scores": [{"name": "ok", "weight": 0.001}]}, "must have weights that range over at least 0.01"),
         ({"scores": [{"name": "ok", "levels": {"bad": 1.0, "good": 1.0}}]}, "with different scores"),
         ({"scores": [{"name": "ok", "levels": {"a, b": 0.0, "good": 1.0}}]}, "must have names of"),

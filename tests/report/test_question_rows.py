@@ -15,6 +15,7 @@ from played import Played, prepared
 from result_rows import QuestionRow, rows_in_file, rows_of
 from scipy.stats import beta
 
+from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.report.question_rows import PART_SIZE, CountedRows, as_json, distinct_counts, question_posteriors
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import read_results, write_results
@@ -59,7 +60,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     Played(folder / "run", prepared(folder)).finish()
     stored = read_results(folder / "run")
     assert stored is not None
-    decisions = {"stopping": {"kind": "own", "options": {"before": [0], "questions": [{"id": "no row"}]}}}
+    stopping = {"rule": "own:Rule", "options": {"before": [0], "questions": [{"id": "no row"}]}}
+    decisions = Decisions.model_validate({"stopping": stopping}, strict=False).stated()
     return replace(stored, questions=counted(QUESTIONS), decisions=decisions)
 
 

@@ -43,7 +43,7 @@ from adaptive_eval.report.results import Caution, GateRow, Results
 from adaptive_eval.report.status import CurrentTraffic, Standing, Status, Used, results_in_progress, standings
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show import displays
-from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
+from adaptive_eval.show.displays import JsonDisplay, PlainDisplay, open_display
 from adaptive_eval.show.live import LiveDisplay
 from adaptive_eval.show.ranking import abbreviate, ranking_text
 from adaptive_eval.show.summary import last_screen, untimed_findings
@@ -385,6 +385,18 @@ async def test_the_plain_display_breaks_a_silence(monkeypatch: pytest.MonkeyPatc
     assert 2 <= len(lines) <= 6 and all(line.startswith(prefix) for line in lines[1:])
     await asyncio.sleep(0.05)
     assert len(out.getvalue().splitlines()) == len(lines)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_a_last_screen_that_cannot_be_shown_is_not_missing_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(displays.sys, "stdout", full)
+        display = open_display("plain", (0.0, 1.0))
+        display.ended(how_it_ended(Reason.BUDGET, status(), tmp_path))
+        monkeypatch.undo()
+    assert capsys.readouterr().err == "nothing more is shown (No space left on device)\n"
 
 
 def test_what_does_not_fit_goes_on_below_the_text() -> None:

@@ -1,5 +1,6 @@
 """`adaptive-eval simulate`: it serves until Ctrl-C and reports mistakes."""
 
+import errno
 import json
 import re
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+import typer
 from command_line import typed
 from patient_time import HANGS
 from thoroughness import first_of
@@ -97,6 +99,15 @@ def test_a_port_that_is_taken_is_told() -> None:
         result = typed("simulate", "--port", other.getsockname()[1])
     assert result.exit_code == 2
     assert "give another --port" in result.stderr
+
+
+def test_an_output_that_cannot_be_written_is_no_port_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(typer, "echo", fail)
+    with pytest.raises(OSError, match="No space left on device"):
+        typed("simulate", "--port", "0")
 
 
 def test_a_file_of_questions_is_not_simulated(tmp_path: Path) -> None:

@@ -42,14 +42,18 @@ def are_right(kind: str, answers: Mapping[Key, Answer], keys: Sequence[Key]) -> 
     return answers.keys() == set(keys) if kind == "anthropic" else texts(answers) == truths(keys)
 
 
-def end_first(desk: ServiceDesk, ending: Mapping[str, object]) -> None:
-    """Have the first result that is fetched end so."""
+def end_first(desk: ServiceDesk, ending: Mapping[str, object], *, has_answer: bool = True) -> None:
+    """Have the first result that is fetched end so, or be only that."""
     fetch, fetched = desk.wire.lines, list[str]()
 
     async def lines(path: str) -> list[Any]:
         results: list[Any] = await fetch(path)
         if not fetched:
-            results[0]["response"]["body"]["choices"][0] |= ending
+            response = results[0]["response"]
+            if has_answer:
+                response["body"]["choices"][0] |= ending
+            else:
+                response["body"] = ending
         fetched.append(path)
         return results
 
@@ -202,6 +206,15 @@ async def test_an_answer_that_came_unfinished_is_lost(ending: dict[str, object])
     end_first(desk, ending)
     assert texts(await answered(start, keys_of([0]))) == truths(keys_of([0]))
     assert desk.log.lost == start.supply.stats(ADA).lost == 1 and desk.creations == 2
+
+
+async def test_an_error_instead_of_an_answer_is_no_lost_answer() -> None:
+    """As where a gateway puts its errors into a 200."""
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0))
+    start = desk.open()
+    end_first(desk, {"error": "upstream"}, has_answer=False)
+    assert texts(await answered(start, keys_of([0]))) == truths(keys_of([0]))
+    assert desk.log.lost == 0 and desk.creations == 2
 
 
 @pytest.mark.parametrize("number", [1, 5])

@@ -370,7 +370,7 @@ class ModelBatches(Supply):
         try:
             return self._calls.service.answer(result, waiting.prompt, waiting.seed, seconds, attempts)
         except Failure as failure:
-            return NoBatchAnswer(f"{failure.kind}: {failure}", lost=result.code == 200)
+            return NoBatchAnswer(f"{failure.kind}: {failure}", lost=result.code == 200 and failure.may_have_cost)
         except UnknownFinish as finish:
             return finish
         except Rejected as error:

@@ -9,7 +9,7 @@ import orjson
 from adaptive_eval.base.errors import EndpointError
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin
 from adaptive_eval.endpoints.batching import BATCHED, BatchKind
-from adaptive_eval.endpoints.client import RequestHeaders
+from adaptive_eval.endpoints.client import RequestHeaders, has_answer
 from adaptive_eval.endpoints.failures import Failure, Refusal, error_status, find_error
 from adaptive_eval.endpoints.parsing import Reply
 from adaptive_eval.endpoints.servers import AnswerNames
@@ -63,7 +63,7 @@ class BatchService:
             code, error = error_status(embedded_error), {"error": embedded_error}
         if code == 200:
             self._names.check(result.payload)
-        reply = Reply(code, {}, orjson.dumps(error), result.payload, seconds, None)
+        reply = Reply(code, {}, orjson.dumps(error), result.payload, seconds, None, has_answer(result.payload))
         (answer,) = self._reader.read(reply, prompt, range(seed, seed + 1), origin)
         return answer
 
