@@ -178,12 +178,18 @@ class _Choice:
         return choice | ({"message": {"content": None} | texts} if chat else {"text": ""} | texts)
 
 
+LEAST_DEEP = 500
+"""The bytes of the shortest JSON that is nested too deeply to be written."""
+
+
 def parse_server_json(body: bytes) -> object:
     """Parse JSON, with `?` or U+FFFD for invalid characters; raises `ValueError` if it is still invalid, or cannot be
     written again: it is nested too deeply, or has huge numbers."""
     body = strip_byte_order_mark(body)
     try:
         value: object = orjson.loads(body)
+        if len(body) < LEAST_DEEP:
+            return value
     except orjson.JSONDecodeError:
         value = _parse_flawed(body)
     try:
