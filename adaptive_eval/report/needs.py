@@ -35,7 +35,7 @@ class NeedKind(Enum):
     INDEPENDENT_ANSWERS = "answers of {models} that do not come back word for word"
     GRADES = "grades for the ungraded answers of {models}"
     MODEL = "answers of {models} (set aside)"
-    LABELS = f"more labels of answers of {{models}} (fewer than {MIN_LABELS} each do not count)"
+    LABELS = f"more labels of answers of {{models}} (those of a model count once it has {MIN_LABELS})"
     BETTER_GRADES = "grades with fewer mistakes for answers of {models}, which all have labels"
     TRIALS = "{trials}"
     NEW_RUN = "more than this run can give: {trials}"

@@ -31,7 +31,7 @@ def lock_run(directory: Path) -> FileLock:
         except BlockingIOError:
             time.sleep(PAUSE_SECONDS)
         except OSError as error:
-            hint = "fix that, or choose another --run-dir"
+            hint = "fix that, or use another run directory"
             raise StoreError(f"cannot write {path}: {error.strerror}; {hint}") from error
     raise RunLocked(
         f"{held_in_words(directory, path)}. Two processes cannot write one run: "
@@ -71,7 +71,7 @@ def require_whole(directory: Path, last: int, noted: object) -> None:
 
 def make_directory(directory: Path) -> None:
     """Make the directory of a run; raises `StoreError` if it holds other files and no run."""
-    make_folder(directory, "Choose another --run-dir")
+    make_folder(directory, "Use another run directory")
     if not (directory / DATABASE_FILE).exists() and (others := other_files(directory)):
         raise StoreError(
             f"{directory} has other files and no run ({others}); choose a --run-dir that is new or empty, "
@@ -108,6 +108,6 @@ def other_files(directory: Path, but: str | None = None) -> str:
     try:
         names = [path.name for path in directory.iterdir() if path.name != LOCK_FILE and path.name[0] != "."]
     except OSError as error:
-        raise StoreError(f"{directory} cannot be read: {error.strerror}; choose another --run-dir") from error
+        raise StoreError(f"{directory} cannot be read: {error.strerror}; use another run directory") from error
     others = sorted(name for name in names if but is None or not name.startswith(but))
     return ", ".join(others[:SHOWN_FILES]) + (" ..." if len(others) > SHOWN_FILES else "")

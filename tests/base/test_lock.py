@@ -64,5 +64,5 @@ def test_a_released_lock_can_be_taken_again_and_one_that_cannot_be_written_is_re
     lock.close()
     lock_run(tmp_path).close()
     (tmp_path / "other" / "lock").mkdir(parents=True)  # as good as a missing permission, which root never misses
-    with pytest.raises(StoreError, match="cannot write .*lock: .*; fix that, or choose another --run-dir"):
+    with pytest.raises(StoreError, match="cannot write .*lock: .*; fix that, or use another run directory"):
         lock_run(tmp_path / "other")

@@ -296,7 +296,7 @@ def test_a_run_on_a_read_only_disk_is_read_and_not_written(site: Site, disk: Pat
     assert "intact" in typed("verify", disk / "run", code=0).output
     for run in ("run", "new"):
         refused = site.run(site.write(), "--run-dir", disk / run, code=ExitCode.FAILED)
-        assert "Read-only file system" in refused.stderr and "choose another --run-dir" in refused.stderr.lower()
+        assert "Read-only file system" in refused.stderr and "use another run directory" in refused.stderr.lower()
 
 
 @pytest.mark.usefixtures("short_pauses")

@@ -341,7 +341,7 @@ def test_no_answers_mend_errors_of_labels(share: float, z: float, delta: float, 
     if labels_help:
         assert step.command is not None and step.command.startswith("adaptive-eval label RUN")
         assert step.text.startswith("label more answers of ") and " needs more labels of answers of " in sentence
-        assert "(fewer than 20 each do not count)" in sentence
+        assert "(those of a model count once it has 20)" in sentence
         assert sentence.endswith(" 3 more comparisons are undecided.") and "trials" not in sentence
     else:
         assert "trials.max" in step.text and "labels" not in sentence
