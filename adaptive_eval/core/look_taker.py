@@ -7,7 +7,7 @@ import numpy as np
 
 from adaptive_eval.core.corrected import ScoreCorrection, corrected_look
 from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
+from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts, first_call
 from adaptive_eval.core.look import (
     JudgedLook,
     evidence_readings,
@@ -16,7 +16,7 @@ from adaptive_eval.core.look import (
 )
 from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.rules import has_error_left, is_giving_up
+from adaptive_eval.core.rules import has_error_left, is_correctable, is_giving_up
 from adaptive_eval.core.stages import (
     Extension,
     PairPlaces,
@@ -140,6 +140,10 @@ class LookTaker:
         plan, bounds = self.plan, self.tally.bounds() if bounded else None
         weights = plan.bench.weights
         ends = (float(weights.min()), float(weights.max())) if plan.objective.compares else None
-        criteria = Criteria(plan.objective, self.rule, plan.judging, plan.estimator, self.keep, plan.departed, ends)
+        anew = plan.deciding_rule
+        if plan.judging.familywise and is_correctable(anew):
+            anew = first_call(plan.objective, plan.bench.models, anew)
+        judged = plan.objective, self.rule, plan.judging
+        criteria = Criteria(*judged, plan.estimator, self.keep, plan.departed, ends, anew)
         paired = plan.source.paired(self.tally, plan.judged_pairs, bounded=bounds is not None)
         return criteria, evidence_readings(self.tally.estimates, criteria, bounds, paired)

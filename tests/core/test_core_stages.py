@@ -10,7 +10,7 @@ from core_runs import Answers, Shell, after, exact, play, play_chances, restore,
 
 from adaptive_eval.core import Bench, Budget, Controller, Optimal, Pace, Plan, Ranking, Trials, Uniform
 from adaptive_eval.core.judge import Judging, rule_shared_among
-from adaptive_eval.core.rules import is_giving_up
+from adaptive_eval.core.rules import has_error_left, is_giving_up
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.stages import JoinedRule, StageBefore
 from adaptive_eval.core.types import Ask, Cause, Cost, Outcome, Reason, SetAside, Verdict
@@ -256,6 +256,28 @@ def test_a_budget_that_is_raised_changes_no_look_and_the_run_goes_on() -> None:
     assert more.trials.sum() > before.trials.sum()
     assert calls(more) == calls(uninterrupted), "as certain as if it had had this budget from the beginning"
     assert more.taker.rule is before.taker.rule and not more.extensions
+
+
+@pytest.mark.parametrize("familywise", [False, True])
+def test_what_a_delta_could_certify_after_a_raise_is_what_it_could_in_a_new_run(familywise: bool) -> None:
+    """In this run no delta certifies a tie; the boundary for a call, of the remaining error, says nothing of that."""
+    answers, judging = Named((0, 1, 2), gap=0.01), Judging(familywise=familywise)
+    before = straight(plan(3, judging=judging), answers)
+    longer = plan(3, judging=judging, trials=Trials(min=4, max=30))
+    raised = straight(after(before, longer), answers)
+    look = standing_of(raised)
+    rule = longer.deciding_rule
+    fresh = rule.ties if is_giving_up(rule) else rule
+    assert isinstance(fresh, Sequential)
+    level = rule_shared_among(2 * len(Ranking().family(3)), fresh) if familywise else fresh
+    assert has_error_left(look.rule)
+    for position, certifiable in enumerate(look.forecast.certifiable.tolist()):
+        at_end = look.evidence.sigma[position] * math.sqrt(
+            look.evidence.information[position] / look.forecast.horizon[position]
+        )
+        assert certifiable == pytest.approx(
+            at_end * level.boundary(replace(look.evidence, information=look.forecast.horizon))[position]
+        )
 
 
 def test_another_confidence_rejudges_calls_and_keeps_earlier_looks() -> None:
