@@ -191,6 +191,8 @@ class DispensableDisplay:
             with suppress(OSError):
                 broken.closed()
             _redirect_to_null(sys.stdout)
+            if not goes_on and isinstance(error, BrokenPipeError):
+                return  # the reader has left, as `head` does
             message = f"nothing more is shown ({error.strerror}){'; the run goes on' if goes_on else ''}"
             with suppress(OSError):
                 print(message, file=sys.stderr, flush=True)

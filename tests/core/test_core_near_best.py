@@ -80,7 +80,7 @@ def some(*long: int) -> list[Any]:
     ("scores", "objective", "picks", "is_shared"),
     [
         pytest.param(*case.values, is_shared, marks=case.marks)
-        for is_shared, cases in ((False, some(0, 4)), (True, some(4)))
+        for is_shared, cases in ((False, some(0)), (True, some(4)))
         for case in cases
     ],
 )
