@@ -308,10 +308,9 @@ class Controller:
         """Changes of the horizon so far."""
         return self.taker.extensions
 
-    @property
-    def most_issued(self) -> int:
-        """The most trials of any question that any model was issued."""
-        return int(self._flight.issued.max())
+    def most_issued(self, model: int) -> int:
+        """The most trials of any question that a model was issued."""
+        return int(self._flight.issued[model].max())
 
     @property
     def counts(self) -> IntArray:
@@ -592,14 +591,18 @@ class Controller:
         Models that were set aside come back with the rounds that they had in flight, except those with an alarm, which
         stands: what a model has answered is the same under any settings.
         """
-        run, flight = before.run, self._flight
-        new_numbers = {old_number: model for model, old_number in enumerate(before.models) if old_number is not None}
-        for old_number, model in new_numbers.items():
+        flight, places = self._flight, before.last_places()
+        new_numbers = {place: model for model, place in places.items()}
+        for model, (run, old_number) in places.items():
             self._histories[model].take_over(run._histories[old_number])
-        self.alarms += [
-            alarm._replace(model=new_numbers[alarm.model]) for alarm in run.alarms if alarm.model in new_numbers
-        ]
-        flight.take_over(run._flight, before.models, run._dropped)
+        for run, _ in before.stages():
+            known = [alarm for alarm in run.alarms if (run, alarm.model) in new_numbers]
+            self.alarms += [alarm._replace(model=new_numbers[run, alarm.model]) for alarm in known]
+        away = {model: place for model, place in places.items() if before.models[model] is None}
+        for model, (run, old_number) in away.items():
+            trials = over_categories(run.counts[old_number]) + run.ungraded[old_number]
+            flight.bring_back(model, run._flight, old_number, trials, run._dropped)
+        flight.take_over(before.run._flight, before.models, before.run._dropped)
         self.keep(before.returning)
         self._set_aside_ungradable(range(len(before.models)))
         if self.alarms and self.plan.stops_on_alarm:
@@ -609,16 +612,14 @@ class Controller:
         self._set_aside_void()
         self._look()
         for model in np.flatnonzero(self.plan.bench.asked & self._in_play()).tolist():
-            is_new = before.models[model] is None
-            if is_new or not flight.issued[model].any():  # no budget has covered its first round
-                self._join(model, before.counted.get(model))
+            if not flight.issued[model].any():  # it is new, or no budget has covered its first round
+                self._join(model)
         self._go_on()
         self._advance()  # rounds in flight may be complete
         self._keep_within_caps()
 
-    def _join(self, model: int, counted: Sequence[int] | None) -> None:
-        """Ask a model that joins for its first round, or set it aside if the caps do not cover that. The first round of
-        one that comes back has at least the trials of it that looks had `counted`, which are there."""
+    def _join(self, model: int) -> None:
+        """Ask a model that joins for its first round, or set it aside if the caps do not cover that."""
         first = np.zeros_like(self._flight.issued)
         first[model] = self.plan.opening[model]
         trials, account = first.sum(axis=1), self._flight.account
@@ -628,8 +629,6 @@ class Controller:
             return
         in_parts = not account.fits(trials, times=2)
         self._joining.add(model)
-        if counted is not None:
-            first[model] = np.maximum(first[model], np.minimum(counted, self.plan.trials.max))
         self._issue(first)
         if in_parts:
             self._flight.open_in_parts(model)

@@ -94,12 +94,12 @@ class BatchesInFlight:
         others = [float(before.ticks_per_trial[old_number]) for old_number in models if old_number is not None]
         for model, old_number in enumerate(models):
             if old_number is None:
-                self.ticks_per_trial[model] = float(np.median(others)) if others else 1.0
+                if not self.issued[model].any():  # else it has come back
+                    self.ticks_per_trial[model] = float(np.median(others)) if others else 1.0
                 continue
             self.issued[model] = before.issued[old_number]
             self.ticks_per_trial[model] = before.ticks_per_trial[old_number]
-            batches, spent = dropped.get(old_number) or ((), before.account.spent_on(old_number))
-            self.account.take_over(before.account, model, old_number, spent)
+            batches = self._take_over_account(model, before, old_number, dropped)
             for batch in (*before._by_model[old_number], *batches):
                 renumbered = batch.for_model(model)
                 self.account.reserve(renumbered)
@@ -108,6 +108,27 @@ class BatchesInFlight:
             self.last_due[model] = before.last_due[old_number]
         self.early = before.early.for_models(models)
         self._withdraw_unpaid()
+
+    def bring_back(
+        self,
+        model: int,
+        before: "BatchesInFlight",
+        old_number: int,
+        trials: TrialArray,
+        dropped: Mapping[int, "DroppedBatches"],
+    ) -> None:
+        """Continue with the committed `trials` (M,) of a model that was away; what it had in flight is asked again."""
+        self.issued[model] = trials
+        self.ticks_per_trial[model] = before.ticks_per_trial[old_number]
+        self._take_over_account(model, before, old_number, dropped)
+
+    def _take_over_account(
+        self, model: int, before: "BatchesInFlight", old_number: int, dropped: Mapping[int, "DroppedBatches"]
+    ) -> Sequence[Batch]:
+        """Go on from what a model had cost without dropped batches, and return these."""
+        batches, spent = dropped.get(old_number) or ((), before.account.spent_on(old_number))
+        self.account.take_over(before.account, model, old_number, spent)
+        return batches
 
     def _forget_order(self) -> None:
         """Put batches in order anew, when their order is asked for next."""

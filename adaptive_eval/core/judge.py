@@ -131,6 +131,8 @@ class Criteria(NamedTuple):
     """Models that earlier looks compared too: they still share the error of `familywise`."""
     ends: tuple[float, float] | None = None
     """Of the scale of scores, which are skewed near them; None: not counted."""
+    anew: Rule | None = None
+    """The rule by which a new run with this horizon would judge; None: the rule itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,7 +224,7 @@ def judge(memory: LatchedVerdicts, scenarios: Sequence[Evidence], criteria: Crit
 
     `scenarios` are readings of the evidence, and a call, tie or p-value must hold under all of them.
     """
-    objective, rule, judging, _, p_values, departed, _ = criteria
+    objective, rule, judging, _, p_values, departed, *_ = criteria
     if not judging.latch:
         memory = replace(memory, call=np.zeros_like(memory.call), tie=np.zeros_like(memory.tie))
     called = None

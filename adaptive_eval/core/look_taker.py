@@ -7,7 +7,7 @@ import numpy as np
 
 from adaptive_eval.core.corrected import ScoreCorrection, corrected_look
 from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
+from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts, first_call
 from adaptive_eval.core.look import (
     JudgedLook,
     evidence_readings,
@@ -16,7 +16,7 @@ from adaptive_eval.core.look import (
 )
 from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.rules import has_error_left, is_giving_up
+from adaptive_eval.core.rules import has_error_left, is_correctable, is_giving_up
 from adaptive_eval.core.stages import (
     Extension,
     PairPlaces,
@@ -37,7 +37,8 @@ class LookTaker:
         and no other stage can continue from here."""
         self.plan, self.keep = plan, keep
         before = plan.before
-        issued = 0 if before is None else before.run.most_issued
+        places = () if before is None else before.last_places().values()
+        issued = max((run.most_issued(old_number) for run, old_number in places), default=0)
         self.tally = Tally(plan, max(plan.trials.max, issued))  # it may be lowered to less than what is in flight
         self.rule = plan.deciding_rule
         self.extensions: Sequence[Extension] = ()
@@ -71,24 +72,32 @@ class LookTaker:
         return make_look(look, available, self.taken - 1, self.plan.bench.questions)
 
     def _take_over(self, earlier: "LookTaker", before: StageBefore) -> None:
-        """Go on from the looks of the stage before."""
-        plan, then = self.plan, earlier.plan
-        self.tally.take_over(earlier.tally, before.models)
+        """Go on from the looks of the stage before, and from earlier ones with the pairs of models that come back."""
         self.taken, self.extensions = earlier.taken, earlier.extensions
         self.looks += earlier.looks
         if not before.verdicts_stand:
             self.rule = at_any_looks(self.rule)
-            return
-        places = PairPlaces(before.models, plan.judged_pairs, then.judged_pairs, then.bench.models)
+        stages = before.pairs_of_stages(self.plan.judged_pairs)
+        last = {run for run, _ in before.last_places().values()}
+        for run, models in reversed([*before.stages()]):
+            if run in last or run in stages:
+                self.tally.take_over(run.taker.tally, models)
+            if run in stages:
+                self._take_over_pairs(run.taker, stages[run], is_last=run is before.run, come_back=len(stages) > 1)
+
+    def _take_over_pairs(self, earlier: "LookTaker", places: PairPlaces, *, is_last: bool, come_back: bool) -> None:
+        """Go on with the pairs of a stage, whose trials alone are counted yet. If some `come_back`, all have their
+        remaining error, which is then spent at any looks."""
+        plan, then = self.plan, earlier.plan
         self._memory = places.carry_each(earlier._memory, self._memory)
         self.decided = places.carry_each(earlier.decided, self.decided)
         _, (now,) = self.read_evidence(bounded=False)
         rule, raised = earlier.rule, then.trials.max != plan.trials.max
         kept_spacing = then.spacing is not None and then.spacing.allows(plan.spacing)
-        if raised or (is_giving_up(rule) and not kept_spacing):
+        if raised or come_back or (is_giving_up(rule) and not kept_spacing):
             last = places.evidence_before(now)
             rule = extended(rule, earlier.evidence, last, plan.judging.delta)
-            if raised:
+            if raised and is_last:
                 extension = Extension(then.trials.max, plan.trials.max, earlier.taken, has_error_left(rule))
                 self.extensions = (*self.extensions, extension)
             if has_error_left(rule):  # such a rule says itself which pairs are exhausted
@@ -131,6 +140,10 @@ class LookTaker:
         plan, bounds = self.plan, self.tally.bounds() if bounded else None
         weights = plan.bench.weights
         ends = (float(weights.min()), float(weights.max())) if plan.objective.compares else None
-        criteria = Criteria(plan.objective, self.rule, plan.judging, plan.estimator, self.keep, plan.departed, ends)
+        anew = plan.deciding_rule
+        if plan.judging.familywise and is_correctable(anew):
+            anew = first_call(plan.objective, plan.bench.models, anew)
+        judged = plan.objective, self.rule, plan.judging
+        criteria = Criteria(*judged, plan.estimator, self.keep, plan.departed, ends, anew)
         paired = plan.source.paired(self.tally, plan.judged_pairs, bounded=bounds is not None)
         return criteria, evidence_readings(self.tally.estimates, criteria, bounds, paired)

@@ -257,7 +257,7 @@ class Plan:
         if self.before is None or not self.before.verdicts_stand:
             return 0
         earlier = self.before.run.plan
-        return earlier.departed + earlier.bench.models - len(self.before.kept_models)
+        return earlier.departed + earlier.bench.models - len(self.before.last_places(standing=True))
 
     @property
     def deciding_rule(self) -> Rule:

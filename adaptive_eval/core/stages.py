@@ -2,14 +2,15 @@
 
 Past looks stand. A new stage takes over the committed trials, the rounds in flight and, if the promise is the same, the
 verdicts and the rule. A pair that was judged before keeps its rule: unchanged, or with its remaining error if the
-horizon or the spacing of looks has changed. A pair with a model that has joined starts anew, under the form of the rule
-that holds at any looks, since its first look may come late.
+horizon or the spacing of looks has changed, or a model has come back. So does a pair of a model that was away: it goes
+on from the last stage that had both of its models. A pair with a model that has joined starts anew, under the form of
+the rule that holds at any looks, since its first look may come late.
 
 Models keep their order from stage to stage, so that a pair keeps its sign.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -47,22 +48,45 @@ class StageBefore(NamedTuple):
     """Whether all that the promise depends on is unchanged; if not, every pair is judged anew from the next look on."""
     returning: Sequence[Outcome] = ()
     """Outcomes of models that were in the run before the stage before, and come back."""
-    counted: Mapping[int, Sequence[int]] = {}
-    """By number of such a model: how many trials of each question looks had counted. Its first look counts all of
-    them: a look at more trials than planned keeps the promise, since its pairs start under the form of the rule that
-    holds at any looks, and they are whole rounds, so that no slow answer is left out."""
+    earlier: Sequence[ModelNumbers] = ()
+    """The numbers of the models in the stages before that one, the latest first."""
 
-    @property
-    def kept_models(self) -> list[int]:
-        """Earlier numbers of the models that stay in the run."""
-        return [old_number for old_number in self.models if old_number is not None]
+    def stages(self, *, standing: bool = False) -> Iterator[tuple["Controller", ModelNumbers]]:
+        """The stages so far, the latest first, each with the number of every model in it; if `standing`, only those
+        whose verdicts stand."""
+        stage: StageBefore | None = self
+        for models in (self.models, *self.earlier):
+            if stage is None or (standing and not stage.verdicts_stand):
+                return
+            yield stage.run, models
+            stage = stage.run.plan.before
+
+    def last_places(self, *, standing: bool = False) -> dict[int, tuple["Controller", int]]:
+        """By model: the last stage that had it, and its number there; without models that are new."""
+        places: dict[int, tuple[Controller, int]] = {}
+        for run, models in self.stages(standing=standing):
+            for model, old_number in enumerate(models):
+                if old_number is not None:
+                    places.setdefault(model, (run, old_number))
+        return places
+
+    def pairs_of_stages(self, now: tuple[IndexArray, IndexArray]) -> "dict[Controller, PairPlaces]":
+        """The stages whose verdicts stand and that were the last to judge some of the pairs of `now`, with the places
+        of these among theirs."""
+        found: dict[Controller, PairPlaces] = {}
+        missing = np.ones(len(now[0]), bool)
+        for run, models in self.stages(standing=True) if len(missing) else ():
+            places = PairPlaces.between(models, now, run.plan.judged_pairs, run.plan.bench.models).only(missing)
+            if run is self.run or not places.new.all():
+                found[run], missing = places, missing & places.new
+        return found
 
     def check(self, models: int) -> None:
         """Raise unless this can precede a plan for so many models."""
         require(len(self.models) == models, f"the stage before needs a number for each of {models} models", self.models)
-        require(
-            self.kept_models == sorted(set(self.kept_models)), "models must stay in the order they had", self.models
-        )
+        for numbers in (self.models, *self.earlier):
+            kept = [old_number for old_number in numbers if old_number is not None]
+            require(kept == sorted(set(kept)), "models must stay in the order they had", numbers)
         taker = self.run.taker
         require(taker.taken > 0, "settings change freely before the first look", taker.taken)
         require(taker.keep, "the stage before must have kept what the next one needs", taker.keep)
@@ -83,21 +107,34 @@ class Extension(NamedTuple):
 class PairPlaces:
     """The positions of the current pairs among the pairs of the stage before."""
 
-    def __init__(
-        self,
+    def __init__(self, old_places: IndexArray, old_pairs: int) -> None:
+        """`old_places`: of the current pairs, among so many `old_pairs`."""
+        self.old_places, self._old_pairs = old_places, old_pairs
+        self.changed = len(old_places) != old_pairs or bool(self.new.any())
+        self._now_of = np.zeros(old_pairs, dtype=np.intp)
+        self._now_of[old_places[~self.new]] = np.flatnonzero(~self.new)
+
+    @classmethod
+    def between(
+        cls,
         models: ModelNumbers,
         now: tuple[IndexArray, IndexArray],
         before: tuple[IndexArray, IndexArray],
         old_models: int,
-    ) -> None:
+    ) -> "PairPlaces":
         """`now` and `before`: the judged pairs of both stages; `old_models`: how many models the stage before had."""
         numbers = np.array([*(NEW if old_number is None else old_number for old_number in models), old_models])
         old_places = {key: place for place, key in enumerate(_numbered(np.stack(before, axis=1).tolist()))}
         keys = _numbered(numbers[np.stack(now, axis=1)].tolist())  # the reference comes last
-        self.old_places: IndexArray = np.array([old_places.get(key, NEW) for key in keys], dtype=np.intp)
-        self.changed = len(self.old_places) != len(old_places) or bool((self.old_places == NEW).any())
-        self._now_of = np.zeros(len(old_places), dtype=np.intp)
-        self._now_of[self.old_places[self.old_places != NEW]] = np.flatnonzero(self.old_places != NEW)
+        return cls(np.array([old_places.get(key, NEW) for key in keys], dtype=np.intp), len(old_places))
+
+    def only(self, mask: BoolArray) -> "PairPlaces":
+        """The places of some of the pairs; all others are new."""
+        return PairPlaces(np.where(mask, self.old_places, NEW), self._old_pairs)
+
+    def through(self, before: "PairPlaces") -> "PairPlaces":
+        """The places among the pairs that `before` leads to from those of the stage before."""
+        return PairPlaces(self.carry(before.old_places, np.full(len(self.new), NEW)), before._old_pairs)
 
     @property
     def new(self) -> BoolArray:
@@ -149,10 +186,25 @@ def extended(rule: Rule, looks: Sequence[Evidence], now: Evidence, delta: float)
     return rule.extended(looks, now, delta) if isinstance(rule, Extendable) else rule
 
 
+def _of_p_values(rule: Rule) -> Any:
+    """The rule that gives the p-values of a rule."""
+    return getattr(rule, "ties", rule)
+
+
 def regrouped(rule: Rule, fresh: Rule, places: PairPlaces) -> Rule:
-    """The rule after models have joined or left: `fresh` judges the pairs of models that joined."""
-    if not places.changed or (judges_by_pair(rule) and not (is_giving_up(rule) and places.new.any())):
+    """The rule after models have joined or left: `fresh` judges the pairs of models that joined or were away."""
+    is_alike = judges_by_pair(rule) and judges_by_pair(fresh) and not (is_giving_up(rule) and places.new.any())
+    if not places.changed or is_alike:
         return rule
+    while isinstance(rule, JoinedRule):  # leave out the part that judges none of these pairs
+        of_fresh = rule.places.new[places.old_places[~places.new]]
+        if of_fresh.all():
+            rule = rule.fresh
+        elif not of_fresh.any():
+            places = places.through(rule.places)
+            rule = rule.rule
+        else:
+            break
     return JoinedRule(rule, at_any_looks(fresh), places)
 
 
@@ -182,7 +234,7 @@ class JoinedRule:
             raise AttributeError(name)
         of_rule, places = getattr(self.rule, name), self.places
         if name == "ties":
-            return JoinedRule(of_rule, self.fresh, places)
+            return JoinedRule(of_rule, _of_p_values(self.fresh), places)
         if name == "at_level":
             return lambda alpha: JoinedRule(of_rule(alpha), self.fresh.at_level(alpha), places)  # type: ignore[attr-defined]
         of_new = self._OF_NEW_PAIRS.get(name)
@@ -194,11 +246,13 @@ class JoinedRule:
 
     _OF_NEW_PAIRS: ClassVar[Mapping[str, Callable[..., NDArray[Any]]]] = {
         "strict_boundary": lambda fresh, evidence: fresh.strict_boundary(evidence),
-        "p_value": lambda fresh, evidence, sign: fresh.p_value(evidence, sign),
+        "p_value": lambda fresh, evidence, sign: _of_p_values(fresh).p_value(evidence, sign),
         "gives_up": lambda fresh, evidence: np.zeros(len(evidence.z), bool),
-        "exhausted": lambda fresh, evidence: np.zeros(len(evidence.z), bool),
+        "exhausted": lambda fresh, evidence: (
+            fresh.exhausted(evidence) if has_error_left(fresh) else np.zeros(len(evidence.z), bool)
+        ),
         "margin_boundary": lambda fresh, evidence, sign: (
             fresh.margin_boundary(evidence, sign) if has_error_left(fresh) else tie_boundary(fresh, evidence)
         ),
     }
-    """Results of a rule's methods for the pairs of models that joined."""
+    """Results of a rule's methods for the pairs that the stage before did not have."""

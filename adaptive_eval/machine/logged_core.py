@@ -10,7 +10,7 @@ from functools import partial
 from adaptive_eval.core.controller import Controller, Judged
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.stages import StageBefore
-from adaptive_eval.core.types import NO_COST, Cause, Cost, Outcome, SetAside
+from adaptive_eval.core.types import NO_COST, Cause, Cost, ModelNumbers, Outcome, SetAside
 from adaptive_eval.machine.alarms import Alarms, core_alarm_note
 from adaptive_eval.machine.charges import Account, Charge, ChargeKind, sum_costs
 from adaptive_eval.machine.derived import DerivedRecords
@@ -47,8 +47,8 @@ class LoggedCore:
         whichever came first."""
         self._aside_before: list[SetAside] = []
         """Models that were set aside before that."""
-        self._counted: dict[int, Sequence[int]] = {}
-        """By model that was taken out of the run: how many trials of each question its looks had counted."""
+        self._earlier: list[Mapping[int, int]] = []
+        """The positions of the models in the stages before this one, the latest first."""
         self._raised: list[Note] = []
         """Alarms of the looks that are being taken."""
         self._use(setting, self._new_controller(setting, setting.plan))
@@ -184,18 +184,21 @@ class LoggedCore:
 
     # -- stages ----------------------------------------------------------------------------------------------------
 
+    def numbers_by_stage(self, roster: Sequence[int]) -> list[ModelNumbers]:
+        """The core's numbers of models in this stage and in those before it, the latest first."""
+        return [tuple(map(then.get, roster)) for then in (self.position, *self._earlier)]
+
     def begin_stage(self, event: StageBegun) -> None:
         """Go on under other settings from here, with the looks that were taken."""
         setting, before = event.setting, self.controller
-        counted = (before.counts.sum(axis=2) + before.ungraded).tolist()
-        self._counted |= {model: counted[at] for model, at in self.position.items() if model not in setting.roster}
-        position = setting.position
+        numbers, position = self.numbers_by_stage(setting.roster), setting.position
+        self._earlier.insert(0, self.position)
         stage = StageBefore(
             before,
-            tuple(map(self.position.get, setting.roster)),
+            numbers[0],
             setting.verdicts_stand,
             [_outcome(position[trial.model], trial) for trial in event.returning if trial.state in (DONE, UNGRADED)],
-            {at: self._counted.pop(model) for model, at in position.items() if model in self._counted},
+            numbers[1:],
         )
         removed = [account for model, account in self._account.models.items() if model not in setting.roster]
         cost = sum_costs(account.paid.cost for account in removed)

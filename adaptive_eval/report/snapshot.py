@@ -57,7 +57,6 @@ from adaptive_eval.report.warnings import (
     price_cautions,
     recorded_caution,
     repeat_caution,
-    returned_caution,
     uncounted_caution,
     unpaid_caution,
 )
@@ -231,7 +230,6 @@ def complete(
             *decision_cautions(events),
             *price_cautions(events),
             *joined_caution(plan),
-            *returned_caution(plan, subject.models),
             *(uncounted_caution(stored, state.waiting) if reason is None and not stopped else ()),
             *import_cautions(events),
             *recorded_caution(subject.models, events),

@@ -133,31 +133,7 @@ def _has_joined(plan: Plan) -> bool:
     before = plan.before
     if before is None or not before.verdicts_stand:
         return False
-    return None in before.models or _has_joined(before.run.plan)
-
-
-def returned_caution(plan: Plan, names: Sequence[str]) -> Iterator[Caution]:
-    """Warn of models that were taken out after looks and came back: their pairs have their whole error once more. A
-    rule without a promise for repeated looks has none."""
-    returned = sorted(_find_returned(plan)) if isinstance(plan.deciding_rule, Extendable) else []
-    if returned:
-        listed = first_few([names[model] for model in returned], NAMED)
-        yield Caution(
-            "returned",
-            None,
-            f"taken out after a look, and put back: {listed}. Comparisons with such a model start anew, so the risk "
-            "that they are wrong may be larger than promised, more so each time that it comes back",
-        )
-
-
-def _find_returned(plan: Plan) -> set[int]:
-    """Models of a plan that came back at a stage, and of which earlier looks had counted trials."""
-    before = plan.before
-    if before is None or not before.verdicts_stand:
-        return set()
-    earlier = _find_returned(before.run.plan)
-    still = {model for model, old_number in enumerate(before.models) if old_number in earlier}
-    return still | {model for model, trials in before.counted.items() if any(trials)}
+    return len(before.last_places(standing=True)) < len(before.models) or _has_joined(before.run.plan)
 
 
 def _date(at: float) -> str:

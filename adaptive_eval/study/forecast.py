@@ -128,14 +128,14 @@ def _stage_so_far(directory: Path, prepared: PreparedRun) -> StageBefore | None:
     and all their looks are taken under today's settings. None before its first look."""
     with RunReader.intact(directory) as reader:
         stored = stored_setup(reader.header())
-        controller = replay_stored(reader.log, stored.config, stored.questions).controller
+        core, numbers = replay_stored(reader.log, stored.config, stored.questions).core, reader.log.models()
+        controller = core.controller
     if not controller.looks:
         return None
     controller.forget_arrivals()  # they are among the recorded outcomes
     stands = effect_of_changes(stored.config, prepared.config) is not SettingsEffect.PROMISE
-    names = [model.name for model in stored.config.models]
-    models = [names.index(name) if name in names else None for name in prepared.models]
-    return StageBefore(controller, tuple(models), stands)
+    models, *earlier = core.numbers_by_stage([numbers.get(name, -1) for name in prepared.models])
+    return StageBefore(controller, models, stands, earlier=earlier)
 
 
 def _dry_run(directory: Path, prepared: PreparedRun) -> Pilot | None:

@@ -6,14 +6,27 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import BINARY, Answers, Shell, after, exact, play, restore, result_of, straight
+from core_runs import (
+    BINARY,
+    Answers,
+    Shell,
+    after,
+    exact,
+    play,
+    play_chances,
+    restore,
+    result_of,
+    standing_of,
+    straight,
+)
 
 from adaptive_eval.core import Bench, Budget, Controller, Optimal, Pace, Plan, Ranking, Trials, Uniform
 from adaptive_eval.core.judge import Judging, rule_shared_among
-from adaptive_eval.core.rules import is_giving_up
+from adaptive_eval.core.rules import has_error_left, is_giving_up
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.stages import JoinedRule, StageBefore
 from adaptive_eval.core.types import Ask, Cause, Cost, Outcome, Reason, SetAside, Verdict
+from scorio.moments import over_categories
 
 QUESTIONS = 12
 PACES = (Pace(), Pace(2), Pace(share=0.5), Pace(lookahead=3, opening=6, dedicated_servers=True))
@@ -71,28 +84,57 @@ def test_a_model_that_joins_changes_no_earlier_look_and_takes_no_trial_from_a_sc
     assert joined.looks[-1].count(Verdict.RESOLVED) > 0 and joined.finished is not None
 
 
-def came_back(before: Controller, without: Controller, second: Plan, left: int, outcomes: Iterable[Outcome]) -> Plan:
+def came_back(without: Controller, second: Plan, left: int, outcomes: Iterable[Outcome] = ()) -> Plan:
     """The plan of a stage to which a model comes back that is not in the stage before."""
     roster = range(second.bench.models)
     models = tuple(None if model == left else model - (model > left) for model in roster)
-    stage = StageBefore(without, models, True, [*outcomes], {left: before.counts[left].sum(axis=1).tolist()})
-    return replace(second, before=stage)
+    return replace(second, before=StageBefore(without, models, True, [*outcomes], [tuple(roster)]))
 
 
-@pytest.mark.parametrize(("pace", "lost"), [*zip(PACES, (0, 3, 0, 3), strict=True)])
-def test_the_first_look_at_a_model_that_comes_back_counts_all_that_looks_had_counted(pace: Pace, lost: int) -> None:
-    answers = Named((0, 1, 2), gap=0.02)
-    before = straight(plan(3, pace), answers)
-    counted = before.trials[1]
-    without = straight(after(before, plan(2, pace), (0, 2)), Named((0, 2), gap=0.02))
-    trials = [
+@pytest.mark.parametrize("pace", PACES)
+def test_a_model_that_comes_back_goes_on_from_where_it_left(pace: Pace) -> None:
+    patient = {"rule": Sequential(start=4 / 24), "judging": Judging(futility=None)}
+    answers, before = Named((0, 1, 2), gap=0.02), Controller(plan(3, pace, **patient))
+    while not before.looks:
+        before.tell(answers.of(before.ask(1 << 30)))
+    came = answers.of([ask for ask in before.ask(1 << 30) if ask.model == 1][:5])
+    assert came and before.tell(came) == []
+    without = straight(after(before, plan(2, pace, **patient), (0, 2)), Named((0, 2), gap=0.02))
+    counted = over_categories(before.counts[1])
+    stored = [
         answers.of([Ask(1, question, trial, 0)])[0]
-        for question, number in enumerate(before.counts[1].sum(axis=1).tolist())
-        for trial in range(lost if question == 0 else 0, number)
+        for question, number in enumerate(counted.tolist())
+        for trial in range(number)
     ]
-    back = straight(came_back(before, without, plan(3, pace), 1, trials), answers)
-    first = next(look for look in back.looks[back.first_look :] if look.trials[1])
-    assert first.trials[1] == counted > plan(3, pace).opening[1].sum()
+    back = Controller(came_back(without, plan(3, pace, **patient), 1, [*stored, *came]))
+    assert list(back.looks[back.first_look].trials) == [without.trials[0], before.trials[1], without.trials[1]]
+    asked = [ask[:3] for ask in to_the_end(back, answers) if ask.model == 1]
+    assert asked and not {outcome[:3] for outcome in came}.intersection(asked), "what had come is not asked again"
+    assert min(trial - counted[question] for _, question, trial in asked) >= 0
+    assert back.finished is not None and back.trials[1] > before.trials[1]
+
+
+def test_a_pair_keeps_its_decision_its_p_values_and_its_remaining_error_while_a_model_is_away() -> None:
+    """The pairs of two models that were away at different times go on from the last stage that had both."""
+    rule = Optimal(0.9)
+    before = straight(plan(4, rule=rule), Named((0, 2, 1, 7), gap=0.03))
+    of_one, called = before.taker, calls(before)
+    without_1 = straight(after(before, plan(3, rule=rule), (0, 2, 3)), Named((0, 1, 7), gap=0.03))
+    later = replace(plan(3, rule=rule), before=StageBefore(without_1, (0, None, 2), True, (), [(0, 1, 3)]))
+    without_2 = straight(later, Named((0, 2, 7), gap=0.03))
+    numbers = [(0, None, 1, 2), (0, 1, 2, 3)]
+    back = Controller(replace(plan(4, rule=rule), before=StageBefore(without_2, (0, 1, None, 2), True, (), numbers)))
+    assert back.plan.departed == without_2.plan.departed - 1 == 0
+    assert list(back.trials) == [without_2.trials[0], without_2.trials[1], without_1.trials[1], without_2.trials[2]]
+    assert called[0, 3] and not called[1, 2], "a pair that is decided, and one that is not"
+    assert all(calls(back)[pair] == call for pair, call in called.items() if call)
+    first, second = back.plan.judged_pairs
+    at = int(np.flatnonzero((first == 1) & (second == 2))[0])
+    for name in ("p_first", "p_second"):
+        assert getattr(back.taker._memory, name)[at] <= getattr(of_one._memory, name)[at]
+    fresh = Controller(replace(plan(4, rule=rule), before=StageBefore(without_2, (0, 1, None, 2))))
+    then, anew = (run.taker.rule.boundary(standing_of(back).evidence)[at] for run in (back, fresh))
+    assert then > anew, "looks had spent some of its error"
 
 
 @pytest.mark.parametrize("pace", PACES)
@@ -241,6 +283,28 @@ def test_a_budget_that_is_raised_changes_no_look_and_the_run_goes_on() -> None:
     assert more.taker.rule is before.taker.rule and not more.extensions
 
 
+@pytest.mark.parametrize("familywise", [False, True])
+def test_what_a_delta_could_certify_after_a_raise_is_what_it_could_in_a_new_run(familywise: bool) -> None:
+    """In this run no delta certifies a tie; the boundary for a call, of the remaining error, says nothing of that."""
+    answers, judging = Named((0, 1, 2), gap=0.01), Judging(familywise=familywise)
+    before = straight(plan(3, judging=judging), answers)
+    longer = plan(3, judging=judging, trials=Trials(min=4, max=30))
+    raised = straight(after(before, longer), answers)
+    look = standing_of(raised)
+    rule = longer.deciding_rule
+    fresh = rule.ties if is_giving_up(rule) else rule
+    assert isinstance(fresh, Sequential)
+    level = rule_shared_among(2 * len(Ranking().family(3)), fresh) if familywise else fresh
+    assert has_error_left(look.rule)
+    for position, certifiable in enumerate(look.forecast.certifiable.tolist()):
+        at_end = look.evidence.sigma[position] * math.sqrt(
+            look.evidence.information[position] / look.forecast.horizon[position]
+        )
+        assert certifiable == pytest.approx(
+            at_end * level.boundary(replace(look.evidence, information=look.forecast.horizon))[position]
+        )
+
+
 def test_another_confidence_rejudges_calls_and_keeps_earlier_looks() -> None:
     before = straight(plan(3, rule=Sequential(0.9, start=4 / 24)), Named((0, 1, 2), gap=0.12))
     assert any(calls(before).values())
@@ -322,20 +386,40 @@ def false_calls(runs: int, rule: Optimal | Sequential, p: np.ndarray) -> dict[st
 
 
 def false_calls_of_returned(runs: int, rule: Optimal | Sequential, p: np.ndarray) -> float:
-    """How often a model is called better or worse than an exact copy, once it has come back to the run."""
-    called, three = 0, Plan(Bench(3, len(p), BINARY), rule=rule, trials=Trials(min=4, max=20))
+    """How often a model that is taken out at each of three raises of the horizon, and put back once the others have
+    gone on, is called better or worse than an exact copy."""
+    called = 0
     for seed in range(runs):
-        table = np.random.default_rng(seed).random((3, len(p), 40)) < p[:, None]
-        before = play(Controller(three), table)
-        two = Plan(Bench(2, len(p), BINARY), rule=rule, trials=Trials(min=4, max=20))
-        without = play(Controller(after(before, two, (0, 1))), table)
-        known = [
-            Outcome(2, question, trial, int(table[2, question, trial]))
-            for question, number in enumerate(before.counts[2].sum(axis=1).tolist())
-            for trial in range(number)
-        ]
-        called += calls(play(Controller(came_back(before, without, three, 2, known)), table))[0, 2] != 0
+        rng = np.random.default_rng(seed)
+        run = play_chances(Controller(copies(3, 8, rule, p)), p, rng)
+        for most in (16, 32, 64):
+            others = play_chances(Controller(after(run, copies(2, most, rule, p), (0, 1))), p, rng)
+            run = play_chances(Controller(came_back(others, copies(3, most, rule, p), 2)), p, rng)
+        called += calls(run)[0, 2] != 0
     return called / runs
+
+
+def copies(models: int, most: int, rule: Optimal | Sequential, p: np.ndarray) -> Plan:
+    """A plan for copies of one model, by which pairs go on to the horizon unless the rule gives them up."""
+    never = Judging(futility=None)
+    bench, trials = Bench(models, len(p), BINARY), Trials(min=4, max=most)
+    return Plan(bench, rule=replace(rule, start=4 / most), trials=trials, judging=never)
+
+
+@pytest.mark.parametrize("rule", [Optimal(), Sequential()], ids=["optimal", "any looks"])
+def test_nothing_changes_if_a_model_is_away_while_the_horizon_is_raised(rule: Optimal | Sequential) -> None:
+    p = np.random.default_rng(7).beta(0.6, 0.6, 20)
+    for seed in range(4):
+        away, stays = (np.random.default_rng(seed) for _ in range(2))
+        gone, stayed = (play_chances(Controller(copies(2, 8, rule, p)), p, rng) for rng in (away, stays))
+        for most in (16, 32):
+            alone = play_chances(Controller(after(gone, copies(1, most // 2, rule, p), (0,))), p, away)
+            gone = play_chances(Controller(came_back(alone, copies(2, most, rule, p), 1)), p, away)
+            stayed = play_chances(Controller(after(stayed, copies(2, most, rule, p))), p, stays)
+        assert gone.finished == stayed.finished and calls(gone) == calls(stayed)
+        assert np.array_equal(gone.counts, stayed.counts)
+        now, then = (standing_of(run) for run in (gone, stayed))
+        assert np.array_equal(now.rule.boundary(now.evidence), then.rule.boundary(then.evidence))
 
 
 @pytest.mark.release

@@ -607,7 +607,7 @@ def decisions(machine: Machine) -> list[object]:
         controller.finished,
         sorted(controller.set_aside.items()),
         controller.counts.tolist(),
-        controller.most_issued,
+        [controller.most_issued(model) for model in range(controller.plan.bench.models)],
         controller._flight.account.spent() if machine.caps.are_set else None,
     ]
 
