@@ -8,6 +8,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import socket
 import stat
 import weakref
@@ -207,18 +208,39 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], hint: str) -> None:
         raise kind(f"{path}: {what}. {hint}") from error
 
 
-def write_output(path: Path, data: bytes, hint: str) -> None:
-    """Write the file that a user has named; a device or a pipe, such as /dev/stdout, is written to, not replaced.
+def real_path(path: Path) -> Path:
+    """The path without links; unlike `Path.resolve`, no error of any Python if they lead in a circle."""
+    return Path(os.path.realpath(path))
+
+
+_STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]{1,9})")
+
+
+def _descriptor(path: Path) -> int | None:
+    """The number of the open file that a path names."""
+    match = _DESCRIPTOR.fullmatch(str(path))
+    return _STANDARD.get(str(path)) if match is None else int(match[1])
+
+
+def write_output(path: Path, data: bytes, hint: str) -> bool:
+    """Write the file that a user has named, and return whether it is one: what is open already, such as /dev/fd/3, a
+    device or a pipe is written to, not replaced.
 
     Not for a path in a stranger's directory, where it may be a link to a device.
     """
-    if path.is_dir() or path.is_file() or not path.exists():
-        write_atomic(path.resolve(), data, hint)
-        return
+    number = _descriptor(path)
+    if number is None and (path.is_dir() or path.is_file() or not path.exists()):
+        write_atomic(real_path(path), data, hint)
+        return True
     try:
-        path.write_bytes(data)
+        if number is not None and not os.get_inheritable(number):  # one of this process, not of the user
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        with open(path if number is None else number, "wb", closefd=number is None) as file:
+            file.write(data)
     except OSError as error:
         raise StoreError(f"{path}: it cannot be written: {error.strerror}. {hint}") from error
+    return False
 
 
 def make_folder(folder: Path, hint: str) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from adaptive_eval.base.files import real_path
 from adaptive_eval.cli.shared import report_errors, write_text
 
 
@@ -21,6 +22,5 @@ def demo(
     with report_errors():
         from adaptive_eval.show.page.documents import demo_page
 
-        write_text(output, demo_page())
-        if opened:
-            webbrowser.open(output.resolve().as_uri())
+        if write_text(output, demo_page()) and opened:
+            webbrowser.open(real_path(output).as_uri())

@@ -75,7 +75,7 @@ def plan(
         alarmed_there = {} if pilot is None else _read_results(pilot)[1]
         if json is not None:
             document = orjson.dumps(forecast, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-            write_output(json, document, "Fix that, or give another --json")
+            is_file = write_output(json, document, "Fix that, or give another --json")
     settings, rule = prepared.config, prepared.config.stopping
     typer.echo(f"{QUESTION} {answer_line(forecast)}\n")
     summary = run_in_words(prepared)
@@ -88,7 +88,7 @@ def plan(
         typer.echo(f"warning   {safe_line(problem, MAX_LINE)}")
     for hint in _hints(prepared):
         typer.echo(hint)
-    if json is not None and json.is_file():
+    if json is not None and is_file:
         typer.echo(f"forecast  {json}")
     costs, spent = (forecast.capped or forecast.need).costs, forecast.spent
     if (spent is not None and costs.trials.high <= spent.trials) or _is_stopped(results, settings):

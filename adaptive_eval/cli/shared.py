@@ -57,16 +57,17 @@ def report_errors() -> Iterator[None]:
         raise typer.Exit(ExitCode.STOPPED) from None
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write to the terminal, or to the file or device of --output; the path of a file is printed."""
+def write_text(path: Path, text: str) -> bool:
+    """Write to the terminal, or to the file or device of --output; the path of a file is printed. Returns whether it is
+    one."""
     from adaptive_eval.base.files import write_output
 
     if path in TERMINAL:
         typer.echo(text, nl=False)
-        return
-    write_output(path, text.encode("utf-8", "replace"), ANOTHER_OUTPUT)
-    if path.is_file():
+        return False
+    if is_file := write_output(path, text.encode("utf-8", "replace"), ANOTHER_OUTPUT):
         typer.echo(str(path))
+    return is_file
 
 
 TextKind = Annotated[

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.files import real_path
 from adaptive_eval.config.load import YAML
 from adaptive_eval.exchange import harnesses, inspect_log, recording
 from adaptive_eval.exchange.log_files import (
@@ -70,7 +71,7 @@ def log_files(
         ]
     seen: set[Path] = set()
     for file in files:
-        if (real := file.path.resolve()) in seen:
+        if (real := real_path(file.path)) in seen:
             raise file.refuse("is given twice; give it once")
         seen.add(real)
     return files

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.base.files import new_export
+from adaptive_eval.base.files import new_export, real_path
 from adaptive_eval.exchange.recording import write_npz
 from adaptive_eval.exchange.source import ExportSource, OnProgress, opened_source
 from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl, write_parquet
@@ -78,7 +78,7 @@ def export(
         raise ConfigError("an export cannot be written to standard output; give a file as --output")
     with_texts = bool(export_format.texts if texts is None else texts)
     with opened_source(directory) as source:
-        with new_export(path if output is None else path.resolve(), force) as draft:  # a link in a run is replaced
+        with new_export(path if output is None else real_path(path), force) as draft:  # a link in a run is replaced
             outcomes = export_format.write(source, draft, with_texts, on_progress)
         trials = source.reader.trial_count()
         results = None if with_texts else source.run.results(running=False, rows=False, sums=False)

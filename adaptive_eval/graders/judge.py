@@ -29,7 +29,14 @@ from adaptive_eval.graders.judge_forms import (
     verdict_form,
 )
 from adaptive_eval.graders.rubric import RubricConfig, require_range
-from adaptive_eval.graders.scoring import MAX_CRITERIA, MAX_SUMS, JudgeCriterion, possible_scores, score_rubric
+from adaptive_eval.graders.scoring import (
+    MAX_CRITERIA,
+    MAX_SUMS,
+    JudgeCriterion,
+    possible_scores,
+    score_name,
+    score_rubric,
+)
 from adaptive_eval.graders.types import Marks, SignalValue
 from adaptive_eval.questions.types import Question
 
@@ -87,6 +94,8 @@ class Judge(AskedGrader):
             raise config_error("must have different names", "rename one of those that are equal")
         if scores and len(sums := possible_scores(scores)) <= MAX_SUMS:
             require_range(sums)
+            if len({score_name(total) for total in sums}) < len(sums):
+                raise config_error("have sums that are almost equal", "bring their weights closer together")
         return scores
 
     @model_validator(mode="after")

@@ -114,13 +114,14 @@ def score_rubric(criteria: Sequence[JudgeCriterion]) -> RubricConfig:
     values = possible_scores(criteria)
     bounds = [SignalBounds(at_least=(below + value) / 2.0) for below, value in pairwise(values)]
     categories = [
-        CategoryConfig(name=_format_score(value), weight=value, when={SCORE: bound})
+        CategoryConfig(name=score_name(value), weight=value, when={SCORE: bound})
         for value, bound in reversed(list(zip(values[1:], bounds, strict=True)))
     ]
-    return RubricConfig(categories=(*categories, CategoryConfig(name=_format_score(values[0]), weight=values[0])))
+    return RubricConfig(categories=(*categories, CategoryConfig(name=score_name(values[0]), weight=values[0])))
 
 
-def _format_score(value: float) -> str:
+def score_name(value: float) -> str:
+    """The name of the category of a sum."""
     return f"{value:.{DIGITS}g}"
 
 

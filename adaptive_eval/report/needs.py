@@ -213,7 +213,7 @@ def cost_to_go_on(results: Results) -> str | None:
         return None
     undecided = {name for pair in results.pairs if pair.verdict == Verdict.OPEN for name in (pair.first, pair.second)}
     rows = [row for row in results.models if row.name in undecided and not row.recorded]
-    stored, cost = sum(max(0, row.stored_trials - row.trials) for row in rows), results.cost
+    stored, cost = sum(max(0, row.stored_trials - row.ungraded - row.trials) for row in rows), results.cost
     more = results.trials_to_go - stored
     if stored and more < 0.5:
         return f"resuming begins with {several(stored, 'stored answer')}, and may need no others"

@@ -90,8 +90,10 @@ def to_json(results: Results) -> bytes:
 def from_json(data: bytes) -> Results | None:
     """Results from `to_json`; None if they are of another version, or forged."""
     try:
-        is_readable = data.startswith(_JUDGED) and _has_plausible_numbers(orjson.loads(data))
-        return _reader().validate_json(data, strict=True) if is_readable else None
+        if not data.startswith(_JUDGED):
+            return None
+        results = _reader().validate_json(data, strict=True)
+        return results if _has_plausible_numbers(orjson.loads(data)) else None  # which is not nested deeply, then
     except ValueError:
         return None
 

@@ -203,6 +203,7 @@ def test_a_damaged_value_is_told_with_its_file_and_what_to_do(capped: Path, tmp_
         (("pairs", 0, "sigma"), 1e308),
         (("weights",), []),
         (("models", 0, "trials"), "9" * 400),
+        (("nested",), json.loads("[" * 500 + "]" * 500)),
     ],
 )
 def test_a_report_that_no_run_has_written_is_not_read(

@@ -36,6 +36,42 @@ def test_a_link_to_a_file_stays(tmp_path: Path) -> None:
     assert link.is_symlink() and file.read_bytes() == b"report"
 
 
+@pytest.mark.parametrize("place", ["/dev/fd", "/proc/self/fd"])
+def test_a_file_that_is_open_already_is_written_to(tmp_path: Path, place: str) -> None:
+    """Such as `3>>file`, or a temporary file that another program shares and has removed."""
+    if not Path(place).exists():
+        pytest.skip(f"this system has no {place}")
+    with (tmp_path / "shared").open("w+b") as file:
+        os.set_inheritable(file.fileno(), True)
+        file.write(b"before, ")
+        file.flush()
+        (tmp_path / "shared").unlink()
+        assert not write_output(Path(place, str(file.fileno())), b"report", "Fix that")
+        file.seek(0)
+        assert file.read() == b"before, report" and [*tmp_path.iterdir()] == []
+
+
+def test_no_file_of_the_program_is_written_to(tmp_path: Path) -> None:
+    """A user who names a number has opened that file."""
+    file = tmp_path / "of the run"
+    with file.open("wb") as opened, pytest.raises(StoreError, match="Bad file descriptor"):
+        write_output(Path(f"/dev/fd/{opened.fileno()}"), b"report", "Fix that")
+    assert file.read_bytes() == b""
+
+
+def test_links_in_a_circle_are_no_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run, circle = make_run(tmp_path, ragged()), tmp_path / "circle"
+    circle.symlink_to("circle")
+    for words in (
+        ("report", run, "--output", circle / "x"),
+        ("export", run, "--format", "jsonl", "--output", circle / "x"),
+        ("demo", "--no-open", "--output", circle / "x"),
+        ("import", circle, "--to", "imported"),
+    ):
+        assert "Too many levels of symbolic links" in typed(*words).stderr
+
+
 def test_a_device_that_takes_nothing_is_reported(tmp_path: Path) -> None:
     link = tmp_path / "full"
     link.symlink_to("/dev/full")

@@ -247,6 +247,15 @@ def test_an_even_number_of_comparisons_favours_neither_answer() -> None:
         ({"scores": [{"name": "ok", "levels": {"no": 0, "yes": 1e308}}]}, "scores from -5000 to 5000"),
         ({"scores": [{"name": "ok", "weight": 0.001}]}, "must have weights that range over at least 0.01"),
         ({"scores": [{"name": "ok", "levels": {"bad": 1.0, "good": 1.0}}]}, "with different scores"),
+        (
+            {
+                "scores": [
+                    {"name": "ok", "levels": {"no": 0, "yes": 5000}, "weight": 5000},
+                    {"name": "x", "weight": 0.001},
+                ]
+            },
+            "sums that are almost equal",
+        ),
         ({"scores": [{"name": "ok", "levels": {"a, b": 0.0, "good": 1.0}}]}, "must have names of"),
     ],
 )

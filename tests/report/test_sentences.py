@@ -221,4 +221,5 @@ def test_what_a_resumed_run_takes_is_without_answers_it_has_already() -> None:
     assert (taken(0) or "").startswith("resuming takes about 60 more answers (600 tokens")
     assert (taken(20) or "").startswith("resuming takes about 20 more answers (200 tokens")
     assert taken(30) == "resuming begins with 60 stored answers, and may need no others"
+    assert (taken(20, ungraded=20) or "").startswith("resuming takes about 60 more answers"), "they are not in scores"
     assert (taken(30, recorded="runs/earlier") or "").startswith("resuming takes about 60 more answers")
