@@ -178,18 +178,12 @@ class _Choice:
         return choice | ({"message": {"content": None} | texts} if chat else {"text": ""} | texts)
 
 
-LEAST_DEEP = 500
-"""The bytes of the shortest JSON that is nested too deeply to be written."""
-
-
 def parse_server_json(body: bytes) -> object:
     """Parse JSON, with `?` or U+FFFD for invalid characters; raises `ValueError` if it is still invalid, or cannot be
     written again: it is nested too deeply, or has huge numbers."""
     body = strip_byte_order_mark(body)
     try:
         value: object = orjson.loads(body)
-        if len(body) < LEAST_DEEP:
-            return value
     except orjson.JSONDecodeError:
         value = _parse_flawed(body)
     try:
@@ -209,6 +203,7 @@ def _parse_flawed(body: bytes) -> object:
 
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
+"""Upper bound on what is parsed at once without a bound on its tokens: a line of a stream, or a whole text."""
 _UNDECIDED_STARTS = frozenset(BOM_UTF8[:length] for length in range(len(BOM_UTF8)))
 """Starts of a response that do not show its kind: nothing, or part of a byte order mark."""
 

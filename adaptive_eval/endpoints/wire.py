@@ -8,7 +8,8 @@ stream, unless their log-probabilities give the counts (its stream omits that of
 
 from collections.abc import Mapping
 
-from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt, Sampling
+from adaptive_eval.endpoints.parsing import MAX_LINE_BYTES
+from adaptive_eval.endpoints.types import MAX_BYTES_PER_TOKEN, EndpointConfig, Message, Prompt, Sampling
 
 MAX_BODY = 256 * 1024 * 1024
 """Upper bound on the size of any response (see `longest_response`)."""
@@ -32,11 +33,6 @@ ANY_BODY = 4 * 1024 * 1024
 _TOKEN_BYTES = 1280
 """Upper bound on the mean bytes of a token in its own event, or of a token or alternative with its log-probability: the
 longest tokens of any vocabulary have 128 bytes, and JSON turns some into six."""
-_TEXT_TOKEN_BYTES = 64
-"""Upper bound on the mean bytes of a token in a whole response of texts, which are all parsed at once: its objects can
-take twenty times as much memory as its bytes."""
-MAX_TEXT = 16 * 1024 * 1024
-"""Upper bound on the size of such a response without `max_tokens`."""
 
 
 def _logprob_keys(config: EndpointConfig, sampling: Sampling) -> dict[str, object]:
@@ -68,17 +64,18 @@ def stream_if_several(body: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def longest_response(body: Mapping[str, object], length: int) -> int:
-    """Maximum bytes of the response to this request of `length` bytes."""
+    """Maximum bytes of the response to this request of `length` bytes. Texts alone are parsed at once, into objects that
+    may take twenty times their size."""
     max_tokens = body.get("max_tokens") or body.get("max_completion_tokens")
     is_text = not (body.get("stream") or body.get("logprobs") or body.get("echo") or "prompt_logprobs" in body)
     if not isinstance(max_tokens, int) or isinstance(max_tokens, bool):
-        return MAX_TEXT if is_text else MAX_BODY
+        return MAX_LINE_BYTES if is_text else MAX_BODY
     answers_asked = body.get("n")
     logprobs, alternatives = body.get("logprobs"), body.get("top_logprobs") or 0
     if isinstance(logprobs, int) and not isinstance(logprobs, bool):
         alternatives = logprobs
     logprobs_per_token = 1 + alternatives if logprobs and isinstance(alternatives, int) else 0
-    token = _TEXT_TOKEN_BYTES if is_text else _TOKEN_BYTES * (1 + logprobs_per_token)
+    token = 6 * MAX_BYTES_PER_TOKEN if is_text else _TOKEN_BYTES * (1 + logprobs_per_token)  # JSON may take six
     prompt_bytes = length * (token if "prompt_logprobs" in body or body.get("echo") else 1)
     answers = answers_asked if isinstance(answers_asked, int) else 1
     return min(ANY_BODY + prompt_bytes * answers + max_tokens * answers * token, MAX_BODY)

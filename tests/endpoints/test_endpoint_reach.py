@@ -21,9 +21,10 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
+from adaptive_eval.endpoints.parsing import MAX_LINE_BYTES
 from adaptive_eval.endpoints.server_access import ServerAccess, direct_transport
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
-from adaptive_eval.endpoints.wire import ANY_BODY, MAX_BODY, MAX_TEXT, longest_response
+from adaptive_eval.endpoints.wire import ANY_BODY, MAX_BODY, longest_response
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "How much is 6 times 7?"}]}
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -321,7 +322,7 @@ def test_what_a_response_may_hold_follows_from_the_request() -> None:
     assert plain < bound(prompt_logprobs=0)
     assert plain < bound(stream=True), "each token has its own event"
     unlimited = {**BODY, "max_tokens": None}
-    assert longest_response(unlimited, 500) == MAX_TEXT, "it is parsed at once"
+    assert longest_response(unlimited, 500) == MAX_LINE_BYTES, "it is parsed at once"
     assert longest_response({**unlimited, "stream": True}, 500) == bound(n=10**9) == MAX_BODY
 
 
