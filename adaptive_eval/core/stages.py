@@ -196,16 +196,21 @@ def regrouped(rule: Rule, fresh: Rule, places: PairPlaces) -> Rule:
     is_alike = judges_by_pair(rule) and judges_by_pair(fresh) and not (is_giving_up(rule) and places.new.any())
     if not places.changed or is_alike:
         return rule
-    while isinstance(rule, JoinedRule):  # leave out the part that judges none of these pairs
-        of_fresh = rule.places.new[places.old_places[~places.new]]
-        if of_fresh.all():
-            rule = rule.fresh
-        elif not of_fresh.any():
-            places = places.through(rule.places)
-            rule = rule.rule
-        else:
-            break
-    return JoinedRule(rule, at_any_looks(fresh), places)
+    joined = at_any_looks(fresh)
+    for part, its_places in reversed([*_parts(rule, places)]):
+        joined = JoinedRule(part, joined, its_places)
+    return joined
+
+
+def _parts(rule: Rule, places: PairPlaces) -> Iterator[tuple[Rule, PairPlaces]]:
+    """The rules that judge some of the pairs, each once, with the places of its pairs; as a row, not as a tree, a look
+    takes time for each of them alone, however often models have come and gone."""
+    if isinstance(rule, JoinedRule):
+        yield from _parts(rule.rule, places.through(rule.places))
+        of_fresh = places.carry(rule.places.new, np.zeros(len(places.new), bool))
+        yield from _parts(rule.fresh, places.only(of_fresh))
+    elif not places.new.all():
+        yield rule, places
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,7 +22,7 @@ from core_runs import (
 
 from adaptive_eval.core import Bench, Budget, Controller, Optimal, Pace, Plan, Ranking, Trials, Uniform
 from adaptive_eval.core.judge import Judging, rule_shared_among
-from adaptive_eval.core.rules import has_error_left, is_giving_up
+from adaptive_eval.core.rules import Rule, has_error_left, is_giving_up
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.stages import JoinedRule, StageBefore
 from adaptive_eval.core.types import Ask, Cause, Cost, Outcome, Reason, SetAside, Verdict
@@ -135,6 +135,28 @@ def test_a_pair_keeps_its_decision_its_p_values_and_its_remaining_error_while_a_
     fresh = Controller(replace(plan(4, rule=rule), before=StageBefore(without_2, (0, 1, None, 2))))
     then, anew = (run.taker.rule.boundary(standing_of(back).evidence)[at] for run in (back, fresh))
     assert then > anew, "looks had spent some of its error"
+
+
+def parts_of(rule: Rule) -> int:
+    """How many rules a boundary is computed by."""
+    return parts_of(rule.rule) + parts_of(rule.fresh) if isinstance(rule, JoinedRule) else 1
+
+
+def test_a_look_takes_no_longer_however_often_models_have_come_and_gone() -> None:
+    """Four models, of which another one or two are away at every second stage."""
+    rosters = [(0, 1, 2, 3)]
+    run = Controller(plan(4))
+    while not run.looks:
+        run.tell(Named(rosters[0], gap=0.01).of(run.ask(1 << 30)))
+    for away in ((2,), (1,), (0,), (1, 2), (2,), (1,)):
+        for roster in (tuple(name for name in range(4) if name not in away), (0, 1, 2, 3)):
+            numbers = [
+                tuple(then.index(name) if name in then else None for name in roster) for then in reversed(rosters)
+            ]
+            run = Controller(replace(plan(len(roster)), before=StageBefore(run, numbers[0], True, (), numbers[1:])))
+            rosters.append(roster)
+            assert parts_of(run.taker.rule) <= len(run.plan.judged_pairs[0]) + 1
+    assert parts_of(run.taker.rule) > 2, "pairs with different pasts"
 
 
 @pytest.mark.parametrize("pace", PACES)
