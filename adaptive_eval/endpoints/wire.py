@@ -64,8 +64,8 @@ def stream_if_several(body: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def longest_response(body: Mapping[str, object], length: int) -> int:
-    """Maximum bytes of the response to this request of `length` bytes. Texts alone are parsed at once, into objects that
-    may take twenty times their size."""
+    """Maximum bytes of the response to this request of `length` bytes. Texts alone are parsed at once: the objects may
+    take twenty times as much."""
     max_tokens = body.get("max_tokens") or body.get("max_completion_tokens")
     is_text = not (body.get("stream") or body.get("logprobs") or body.get("echo") or "prompt_logprobs" in body)
     if not isinstance(max_tokens, int) or isinstance(max_tokens, bool):
