@@ -121,7 +121,7 @@ FAULTY: Sequence[tuple[type[Machine], object]] = [
     (CountsLossesAtOnce, lambda kind: kind.cap is not None and kind.cap < 4),
     (SendsEarly, lambda kind: kind.is_capped),
     (TakesLossesToBeFree, lambda kind: kind.is_capped and kind.bounded),
-    (RepeatsUnasked, lambda kind: kind.is_capped and kind.bounded),
+    (RepeatsUnasked, lambda kind: kind.samples == 3 and kind.is_capped and kind.bounded),
     (AsksAllVerdictsAtOnce, lambda kind: kind.judged and kind.is_capped and kind.bounded),
     (ForgetsReserves, lambda kind: kind.judged and kind.is_capped and kind.bounded),
     (AsksClaimedAgain, lambda kind: kind.remembers),
