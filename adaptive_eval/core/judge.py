@@ -131,7 +131,7 @@ class Criteria(NamedTuple):
     """Models that earlier looks compared too: they still share the error of `familywise`."""
     ends: tuple[float, float] | None = None
     """Of the scale of scores, which are skewed near them; None: not counted."""
-    anew: Rule | None = None
+    new_run_rule: Rule | None = None
     """The rule by which a new run with this horizon would judge; None: the rule itself."""
 
 

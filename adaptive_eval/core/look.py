@@ -129,9 +129,9 @@ def judge_look(
     fixed, balance = lowerable(compared, evidence, available.recorded)
     reach, certain = reachable_information(evidence, available, fixed, balance), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
-    if criteria.anew is not None and has_error_left(level) and not judging.delta:  # only a new run can have a delta
-        anew = forecast(certain, criteria.anew, judging.delta, reach)
-        ahead = replace(ahead, certifiable=anew.certifiable)
+    new_run_rule = criteria.new_run_rule
+    if new_run_rule is not None and has_error_left(level) and not judging.delta:  # only a new run can have a delta
+        ahead = replace(ahead, certifiable=forecast(certain, new_run_rule, judging.delta, reach).certifiable)
     memory = without_void(memory, evidence, available.void)
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, ahead))

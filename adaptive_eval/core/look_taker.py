@@ -40,7 +40,10 @@ class LookTaker:
         places = () if before is None else before.last_places().values()
         issued = max((run.most_issued(old_number) for run, old_number in places), default=0)
         self.tally = Tally(plan, max(plan.trials.max, issued))  # it may be lowered to less than what is in flight
-        self.rule = plan.deciding_rule
+        self.rule = self._new_run_rule = plan.deciding_rule
+        if plan.judging.familywise and is_correctable(self.rule):
+            self._new_run_rule = first_call(plan.objective, plan.bench.models, self.rule)
+        self._departed = plan.departed
         self.extensions: Sequence[Extension] = ()
         """Changes of the horizon so far."""
         self.looks: list[Look] = []
@@ -140,10 +143,7 @@ class LookTaker:
         plan, bounds = self.plan, self.tally.bounds() if bounded else None
         weights = plan.bench.weights
         ends = (float(weights.min()), float(weights.max())) if plan.objective.compares else None
-        anew = plan.deciding_rule
-        if plan.judging.familywise and is_correctable(anew):
-            anew = first_call(plan.objective, plan.bench.models, anew)
         judged = plan.objective, self.rule, plan.judging
-        criteria = Criteria(*judged, plan.estimator, self.keep, plan.departed, ends, anew)
+        criteria = Criteria(*judged, plan.estimator, self.keep, self._departed, ends, self._new_run_rule)
         paired = plan.source.paired(self.tally, plan.judged_pairs, bounded=bounds is not None)
         return criteria, evidence_readings(self.tally.estimates, criteria, bounds, paired)

@@ -22,6 +22,7 @@ TEMPLATE_TOKENS = 512
 """Tokens that a chat template may add to a prompt: the marks of each turn, and often a default system message (who made
 the model, today's date, how to reason)."""
 MAX_TOKENS = 10**9
+"""The largest `max_tokens`: sums of what longer answers would cost could overflow."""
 ABSURD_TOKENS = 2**20
 """If a server reports more than so many for an answer or its prompt, they are not counted: no model has so much room. A
 smaller excess may be true, as of a gateway that adds to prompts, or of reasoning that no limit bounds."""
